@@ -109,6 +109,17 @@ class GatewayHost:
         )
         self.spawn(self._delivery.flush(session_key))
 
+    async def release(self, source: SessionSource) -> int:
+        """Send what was held for a chat until somebody wrote in it."""
+        keys = await self._db.release_deliveries(source.platform.value, source.chat_id)
+        for session_key in keys:
+            self.spawn(self._delivery.flush(session_key))
+        return len(keys)
+
+    async def not_shown(self, key: str, reason: str, *, held: bool) -> None:
+        """Take back that the text of a key was delivered."""
+        await self._delivery.take_back(key, reason, held=held)
+
     @cached_property
     def requests(self) -> RequestSide:
         """For an adapter that answers within a request."""

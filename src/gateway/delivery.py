@@ -36,6 +36,7 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 LAST_SECONDS = 2.0
 """How long the end of the gateway waits for a message that is being sent."""
+TAKE_BACK_ATTEMPTS, TAKE_BACK_PAUSE = 30, 1.0
 GIVE_UP_AFTER = 60
 """Attempts after which a delivery counts as failed: about an hour."""
 UNSURE = "⚠️ I was restarted while I was sending an answer. If you do not see one above, send /last."
@@ -123,7 +124,7 @@ class Delivery:
         for row in await self._db.list_abandoned_deliveries():
             if self._adapter(row["platform"]) is not None:
                 await self._settle_unsure(row)
-        for row in await self._db.list_deliveries(("pending",)):
+        for row in await self._db.list_due_deliveries():
             if self._adapter(row["platform"]) is not None:
                 self.wake_chat(row["session_key"])
 
@@ -178,7 +179,7 @@ class Delivery:
         if turn is None or not task.done():
             return
         # What waits for its platform to come back still takes the place of its preview.
-        if not await self._db.list_deliveries(("pending",), session_key):
+        if not await self._db.list_due_deliveries(session_key):
             self._streams.pop(turn, None)
 
     async def drain(self) -> None:
@@ -191,7 +192,7 @@ class Delivery:
         """After a start: send what was not sent; `resume_platform` settles what may have been."""
         db = self._db
         self._left = await db.list_abandoned_deliveries(with_own=True)
-        for key in {row["session_key"] for row in await db.list_deliveries(("pending",))}:
+        for key in {row["session_key"] for row in await db.list_due_deliveries()}:
             self.wake_chat(key)
         await db.forget_delivered()
 
@@ -207,7 +208,7 @@ class Delivery:
                 await self._settle_unsure(row)
             else:
                 self._left.append(row)
-        for row in await self._db.list_deliveries(("pending",)):
+        for row in await self._db.list_due_deliveries():
             if row["platform"] == platform.value:
                 self.wake_chat(row["session_key"])
 
@@ -258,14 +259,14 @@ class Delivery:
         db = self._db
         try:
             while rows := await retry_until_stored(
-                lambda: db.list_deliveries(("pending",), session_key), "Reading the outbox"
+                lambda: db.list_due_deliveries(session_key), "Reading the outbox"
             ):
                 for row in rows:
                     if not await self._deliver(row):
                         return
         finally:
             self._chats.pop(session_key, None)
-        if await db.list_deliveries(("pending",), session_key):
+        if await db.list_due_deliveries(session_key):
             self.wake_chat(session_key)
 
     async def _deliver(self, row: dict[str, Any]) -> bool:
@@ -290,8 +291,11 @@ class Delivery:
                 return False  # another replica holds the platform, and sends it
             except SendError as error:
                 reason = str(error)
-                if error.unsure and not delivery_id.startswith("say:"):
+                if error.unsure and not error.held and not delivery_id.startswith("say:"):
                     await self._report_unsure(row, reason)
+                    return True
+                if error.held:
+                    await self._hold(delivery_id, reason)
                     return True
                 if error.permanent:
                     break
@@ -320,6 +324,35 @@ class Delivery:
             f"Recording a delivery as {state}",
             is_repeatable=True,
         )
+
+    async def _hold(self, delivery_id: str, reason: str) -> bool:
+        """Keep a delivery until the person has written."""
+        db = self._db
+        log.info("%s is held: %s", delivery_id, reason)
+        return await retry_until_stored(
+            lambda: db.hold_delivery(delivery_id, reason), "Holding a delivery", is_repeatable=True
+        )
+
+    async def take_back(self, key: str, reason: str, *, held: bool) -> None:
+        """Its platform says that the text of a key was not shown, although it had taken it: it is
+        held, or failed. Another replica may be about to note that it was delivered."""
+        delivery_id, db = key.rpartition(":")[0], self._db
+        self._sent.pop(delivery_id, None)
+        for _ in range(TAKE_BACK_ATTEMPTS):
+            settled = delivery_id not in self._under_way and await (
+                self._hold(delivery_id, reason)
+                if held
+                else retry_until_stored(
+                    lambda: db.reject_delivery(delivery_id, reason),
+                    "Recording a delivery as failed",
+                    is_repeatable=True,
+                )
+            )
+            if settled:
+                log.warning("%s was not shown: %s", delivery_id, reason)
+                return
+            await asyncio.sleep(TAKE_BACK_PAUSE)
+        log.warning("%s was not shown (%s), and is not known any more", delivery_id, reason)
 
     async def _begin(self, delivery_id: str, platform: Platform) -> bool:
         """Record that a delivery is about to be sent; False if another process sends it.

@@ -67,7 +67,7 @@ ROWS: frozenset[str] = frozenset({
     "set_meta", "beat_turns", "waive_limit", "note_device_used",
     "accept_message", "claim_message", "begin_command", "drop_message", "forget_taken",
     "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "settle_delivery",
-    "forget_delivered",
+    "hold_delivery", "reject_delivery", "release_deliveries", "forget_delivered",
     "register_replica", "beat_replica", "drain_replica", "leave_replicas",
     "take_platform", "release_platform", "keep_for_platform", "keep_platform_records",
     "add_platform_records",

@@ -3,6 +3,8 @@
 A delivery is pending, then sending (its owner is sending it), then delivered or failed. An
 abandoned one in `sending` may or may not have been shown: an answer is reported, not sent again
 blindly. Only its owner settles it, or another process once the owner is gone.
+
+A pending delivery may be held: its platform shows it only after the person has written again.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ OUTBOX = "_outbox"
 """Key under which a message says where it is to be delivered: id, platform, chat_id, …"""
 
 KEPT_SECONDS = 7 * 86_400
+_HELD = "held: "
+"""How the reason of a pending delivery begins that waits for the person."""
 
 
 def add_delivery(
@@ -127,6 +131,39 @@ def settle_delivery(
     return conn.changes() > 0
 
 
+def hold_delivery(conn: Connection, delivery_id: str, reason: str) -> bool:
+    """Keep a delivery until `release_deliveries`: one that this process is sending, or one of which
+    its platform said too late that it was not shown. False if it is neither."""
+    conn.execute(
+        "UPDATE delivery_obligations SET state = 'pending', last_error = ?, updated_at = ?,"
+        " owner = NULL WHERE obligation_id = ? AND (state = 'delivered' OR"
+        " (state IN ('sending', 'pending') AND (owner IS NULL OR owner = ?)))",
+        (encode_text(f"{_HELD}{reason}", "reason"), conn.now(), delivery_id, this_process()),
+    )
+    return conn.changes() > 0
+
+
+def reject_delivery(conn: Connection, delivery_id: str, reason: str) -> bool:
+    """Record that a delivered text was not shown after all, and never will be; False if it does not
+    count as delivered."""
+    conn.execute(
+        "UPDATE delivery_obligations SET state = 'failed', last_error = ?, updated_at = ?"
+        " WHERE obligation_id = ? AND state = 'delivered'",
+        (encode_text(reason, "reason"), conn.now(), delivery_id),
+    )
+    return conn.changes() > 0
+
+
+def release_deliveries(conn: Connection, platform: str, chat_id: str) -> list[str]:
+    """Let what was held for a chat be sent; returns the keys of its conversations."""
+    found = conn.execute(
+        "UPDATE delivery_obligations SET last_error = NULL WHERE platform = ? AND chat_id = ?"
+        " AND state = 'pending' AND last_error LIKE ? RETURNING session_key",
+        (encode_text(platform, "platform"), encode_text(chat_id, "chat_id"), f"{_HELD}%"),
+    )
+    return sorted({str(row[0]) for row in found})
+
+
 def _require_outcome(state: str) -> None:
     if state not in ("delivered", "failed", "pending"):
         raise ValueError(f"a delivery cannot become {state!r}")
@@ -155,6 +192,15 @@ def list_deliveries(
         f"SELECT * FROM delivery_obligations WHERE {where} ORDER BY created_at, rowid",
         given,
     )
+
+
+def list_due_deliveries(conn: Connection, session_key: str | None = None) -> list[dict[str, Any]]:
+    """Pending deliveries that are not held, oldest first."""
+    return [
+        row
+        for row in list_deliveries(conn, ("pending",), session_key)
+        if not str(row["last_error"] or "").startswith(_HELD)
+    ]
 
 
 def forget_delivered(conn: Connection) -> None:

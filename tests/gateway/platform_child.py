@@ -10,6 +10,7 @@ import importlib
 import itertools
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from agent.config import load_config
@@ -30,8 +31,9 @@ def slow_echo(request: ModelRequest) -> Step:
 
 async def main(home: Path, name: str, section: str) -> None:
     """Serve until killed."""
-    reader = importlib.import_module(f"gateway.platforms.{name}.reader")
-    for module in (delivery, supervision, lanes, reader):
+    place = f"gateway.platforms.{name}.reader"
+    readers = [importlib.import_module(place)] if find_spec(place) else []
+    for module in (delivery, supervision, lanes, *readers):
         module.FIRST_PAUSE, module.LONGEST_PAUSE = 0.01, 0.05
     given = json.loads(section)
     platform = PlatformConfig(

@@ -87,6 +87,15 @@ async def signal(folder: Path) -> AsyncIterator[Place]:
 
 
 @place
+async def whatsapp(folder: Path) -> AsyncIterator[Place]:
+    from .whatsapp_api import WhatsAppApi
+    from .whatsapp_chats import WhatsAppPlace
+
+    async with WhatsAppApi() as api:
+        yield WhatsAppPlace(api, folder)
+
+
+@place
 async def irc(folder: Path) -> AsyncIterator[Place]:
     from .irc_network import Between, IrcPlace, Ngircd
 

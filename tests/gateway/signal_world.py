@@ -13,7 +13,7 @@ from typing import Any
 
 ACCOUNT, ACI = "+15550000001", "aaaaaaaa-0000-4000-8000-000000000001"
 ANN = "bbbbbbbb-0000-4000-8000-000000000042"
-GARDEN = "Z2FyZGVuK2dyb3VwL2lkPT0="
+GARDEN = "Z2FyZGVuK+2dyb3Vw/L2lkPT0="
 MOST_VERSIONS = 10
 
 
@@ -118,13 +118,15 @@ class World:
         group: str | None = None,
         files: dict[str, bytes] | None = None,
         kinds: dict[str, str] | None = None,
+        name: str = "",
         **more: Any,
     ) -> dict[str, Any]:
-        """Somebody writes; returns the envelope."""
+        """Somebody writes, under a name of theirs if it is given; returns the envelope."""
         if files:
             more["attachments"] = self.attached(files, kinds or {})
         data = self.data(text, group=group, **more)
         said = self.envelope(user, dataMessage=data, timestamp=data["timestamp"])
+        said["envelope"]["sourceName"] = name or said["envelope"]["sourceName"]
         await self.deliver(said)
         return said
 

@@ -28,6 +28,9 @@ from .signal_daemon import ACCOUNT, ACI, ANN, GARDEN, Fault, SignalDaemon, perso
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 GROUP = f"group:{GARDEN}"
+"""As people's devices know it."""
+CHAT = "group:Z2FyZGVuK-2dyb3Vw_L2lkPT0="
+"""As the gateway does: a part of keys, and the name of a folder."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +56,8 @@ async def test_a_chat_and_a_group(tmp_path: Path) -> None:
         assert await daemon.wait_for(2, GROUP) == ["re: one", "re: two"]
         assert set(chats.runner.session_store._entries) == {
             f"agent:main:signal:dm:{ANN}",
-            f"agent:main:signal:group:{GROUP}:{ANN}",
-            f"agent:main:signal:group:{GROUP}:{person(43)}",
+            f"agent:main:signal:group:{CHAT}:{ANN}",
+            f"agent:main:signal:group:{CHAT}:{person(43)}",
         }
         assert len(daemon.receipts) == 1, "in a group nobody is told who has read what"
 
@@ -348,11 +351,11 @@ async def test_trouble_with_people_is_told_apart(
             assert "submitRateLimitChallenge --challenge challenge-1" in caplog.text
             # In a group one who cannot be reached keeps nothing from the others.
             daemon.groups[GARDEN].add(person(7))
-            await adapter.send(GROUP, "hello")
+            await adapter.send(CHAT, "hello")
             assert daemon.texts(GROUP) == ["hello"]
             daemon.members.clear()
             with pytest.raises(SendError) as gone:
-                await adapter.send(GROUP, "hello")
+                await adapter.send(CHAT, "hello")
             assert gone.value.permanent, "we were removed"
             await adapter.send(ANN, "quoting", reply_to=f"{ANN}:5")
             assert daemon.sent[-1].given["quoteTimestamp"] == 5

@@ -107,3 +107,24 @@ def test_what_was_delivered_lately_is_still_known(db: SessionDB) -> None:
         db._execute_write(lambda conn, name=name, s=seconds: conn.execute(age, (s, name)))
     db.forget_delivered()
     assert states(db) == {"new": "delivered"}
+
+
+def test_what_is_held_waits_for_its_person(db: SessionDB) -> None:
+    for name in ("sending", "delivered", "other"):
+        db.add_delivery(name, "text", **TO)
+    db.begin_delivery("sending")
+    db.begin_delivery("delivered")
+    db.finish_delivery("delivered", "delivered")
+    assert db.hold_delivery("sending", "24 hours") and db.hold_delivery("delivered", "too late")
+    assert not db.hold_delivery("nothing", "x") and not db.reject_delivery("other", "x")
+    assert [row["obligation_id"] for row in db.list_due_deliveries()] == ["other"]
+    assert set(states(db).values()) == {"pending"}
+    assert db.release_deliveries(TO["platform"], "another chat") == []
+    assert db.release_deliveries(TO["platform"], TO["chat_id"]) == [TO["session_key"]]
+    assert db.release_deliveries(TO["platform"], TO["chat_id"]) == [], "once"
+    assert len(db.list_due_deliveries(TO["session_key"])) == 3
+    assert db.begin_delivery("sending"), "its owner is whoever begins it"
+    db.finish_delivery("sending", "delivered")
+    assert db.reject_delivery("sending", "nobody is there")
+    assert states(db)["sending"] == "failed"
+    assert not db.hold_delivery("sending", "x"), "it was given up"

@@ -103,6 +103,8 @@ def furnish(db: SessionDB) -> None:
         db.add_delivery(name, "text", **to)
     db.begin_delivery("sending")
     db.finish_delivery("settled", "delivered")
+    db.add_delivery("kept", "text", **{**to, "chat_id": "held"})
+    db.hold_delivery("kept", "later")
     db._execute_write(furnish_pairing)
     for number in (1, 2, 3):
         db.create_session(f"of {number}", "local")
@@ -322,6 +324,9 @@ TABLE = [
     m("begin_delivery", delivery_id="owed"),
     m("finish_delivery", delivery_id="sending", state="delivered"),
     m("settle_delivery", delivery_id="sending", owner=this_process(), state="failed"),
+    m("hold_delivery", delivery_id="settled", reason="later"),
+    m("reject_delivery", delivery_id="settled", reason="never"),
+    m("release_deliveries", platform="local", chat_id="held"),
     m("forget_delivered"),
     m("register_replica", version="2"),
     m("beat_replica", leases=[PlatformLease("held", 1, this_process())]),

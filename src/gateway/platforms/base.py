@@ -63,6 +63,7 @@ class SendError(Exception):
         retry_after: float | None = None,
         permanent: bool = False,
         unsure: bool = False,
+        held: bool = False,
     ) -> None:
         super().__init__(message)
         self.unsure = unsure
@@ -70,6 +71,8 @@ class SendError(Exception):
         self.retry_after = retry_after
         self.permanent = permanent
         """Whether trying again is useless: the chat is gone, or we were thrown out."""
+        self.held = held
+        """Whether it can be shown only after the person has written: until `host.release`."""
 
 
 @dataclass(frozen=True, slots=True)

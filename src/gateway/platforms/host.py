@@ -106,6 +106,14 @@ class AdapterHost(Protocol):
     async def deliver(self, to: SessionSource, text: str, key: str) -> None:
         """Enqueue a text for a chat of any platform, once per `key`; it is sent until delivered."""
 
+    async def release(self, source: SessionSource) -> int:
+        """Somebody has written: have sent what was held for their chat. For how many
+        conversations that is."""
+
+    async def not_shown(self, key: str, reason: str, *, held: bool) -> None:
+        """The platform says, after it took the text of this key, that nobody was shown it: it is
+        held until `release`, or else counts as failed."""
+
     def spawn(self, work: Coroutine[Any, Any, object], /) -> asyncio.Task[Any]:
         """Run a coroutine until the gateway stops; a failure is logged."""
 
@@ -192,6 +200,14 @@ class StandaloneHost:
     async def deliver(self, to: SessionSource, text: str, key: str) -> None:
         """There is no queue to deliver from."""
         raise RuntimeError("This adapter has no gateway: nothing can be delivered elsewhere.")
+
+    async def release(self, source: SessionSource) -> int:
+        """Nothing is held."""
+        return 0
+
+    async def not_shown(self, key: str, reason: str, *, held: bool) -> None:
+        """Nobody keeps what was sent."""
+        log.warning("%s was not shown: %s", key, reason)
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         """Run a coroutine beside everything else."""

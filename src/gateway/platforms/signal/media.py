@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...media import MediaTooLargeError
 from .client import BrokenError, RpcError
-from .messages import GROUP, Attachment, Incoming
+from .messages import GROUP, Attachment, Incoming, group_of
 
 if TYPE_CHECKING:
     from .adapter import SignalAdapter
@@ -94,9 +94,7 @@ async def _from_file(path: Path) -> AsyncGenerator[bytes, None]:
 
 async def _ask(adapter: SignalAdapter, chat_id: str, attachment: Attachment) -> bytes:
     where: dict[str, Any] = (
-        {"groupId": chat_id.removeprefix(GROUP)}
-        if chat_id.startswith(GROUP)
-        else {"recipient": chat_id}
+        {"groupId": group_of(chat_id)} if chat_id.startswith(GROUP) else {"recipient": chat_id}
     )
     try:
         answer = await adapter.call("getAttachment", {"id": attachment.id, **where}, FETCH_SECONDS)

@@ -18,7 +18,7 @@ from ..base import MessageEvent
 from ..typed import as_command
 
 GROUP = "group:"
-"""How the id of a group's chat begins; Signal's own id of the group follows."""
+"""How the id of a group's chat begins."""
 LONG_TEXT = "text/x-signal-plain"
 """The kind of file that holds the whole of a long text."""
 MOST_CONTACTS = 20
@@ -81,6 +81,16 @@ def identity(params: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     return envelope, str(given.get("account") or "")
 
 
+def chat_of(group_id: str) -> str:
+    """The id of a group's chat, which is also the name of a folder."""
+    return f"{GROUP}{clean(group_id).replace('+', '-').replace('/', '_')}"
+
+
+def group_of(chat_id: str) -> str:
+    """Signal's own id of a group."""
+    return chat_id.removeprefix(GROUP).replace("-", "+").replace("_", "/")
+
+
 def name_of(envelope: Mapping[str, Any]) -> str:
     """What a message is known by, should it come again."""
     return f"{_sender(envelope)}:{envelope.get('timestamp')}"
@@ -90,7 +100,9 @@ def read_envelope(envelope: Any, listening: Listening) -> Incoming | None:
     """What an envelope says to the agent, if anything."""
     try:
         return _read(envelope, listening)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+    except (
+        KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, OSError,
+    ) as error:  # fmt: skip
         raise MalformedEnvelopeError(f"{type(error).__name__}: {error}") from error
 
 
@@ -110,7 +122,7 @@ def _read(envelope: Mapping[str, Any], listening: Listening) -> Incoming | None:
     number = str(envelope.get("sourceNumber") or "")
     source = SessionSource(
         Platform.SIGNAL,
-        chat_id=f"{GROUP}{group['groupId']}" if group else sender,
+        chat_id=chat_of(str(group["groupId"])) if group else sender,
         chat_name=clean(str(group.get("groupName") or "")) or None,
         chat_type="group" if group else "dm",
         # A list may name somebody by number; Signal itself knows people by their ids.

@@ -144,7 +144,7 @@ class Reader:
     def _answer(self, incoming: Incoming) -> Incoming | None:
         """A reaction under a question of ours, as its answer; any other says nothing."""
         event = incoming.event
-        data = self._adapter.sender.answer_of(str(event.reply_to), incoming.reaction)
+        data = self._adapter.sender.asked.answer_of(str(event.reply_to), incoming.reaction)
         if data is None:
             return None
         event.text = event.button = data

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...media import safe_name
 from ..base import Button, SendError
+from ..reactions import Asked, advice
 from .client import BrokenError, RpcError, results_of
 from .errors import refusal, send_error
 from .formatting import split_styles
-from .messages import GROUP
+from .messages import GROUP, group_of
 
 if TYPE_CHECKING:
     from .adapter import SignalAdapter
@@ -34,8 +35,6 @@ MEDIA_SECONDS = 300.0
 MOST_EDITS = 10
 """How many later versions of a message Signal shows."""
 REMEMBERED = 500
-YES, NO = "👍", "👎"
-_DENIES = ":deny"
 
 
 class Sender:
@@ -43,14 +42,9 @@ class Sender:
 
     def __init__(self, adapter: SignalAdapter) -> None:
         self._adapter = adapter
-        self._questions: OrderedDict[str, dict[str, str]] = OrderedDict()
-        """What a reaction under a question says, by the question's message and the emoji."""
+        self.asked = Asked()
         self._versions: OrderedDict[str, list[int]] = OrderedDict()
         """The times of a message's later versions."""
-
-    def answer_of(self, message_id: str, emoji: str) -> str | None:
-        """What a reaction under a message of ours says; None if that asks nothing."""
-        return self._questions.get(message_id, {}).get(_plain(emoji))
 
     async def send(
         self,
@@ -60,9 +54,8 @@ class Sender:
         buttons: Sequence[Button] = (),
     ) -> str:
         """Show a text; returns the time by which Signal names it."""
-        answers = _answers(buttons)
-        if YES in answers:
-            text += f"\nOr react: {YES} {buttons[0].label}, {NO} {buttons[-1].label}"
+        if hint := advice(buttons):
+            text += f"\n{hint}"
         body, styles = split_styles(text)
         params: dict[str, Any] = {"message": body}
         if styles:
@@ -72,8 +65,7 @@ class Sender:
             if author and sent_at.isdecimal():
                 params |= {"quoteTimestamp": int(sent_at), "quoteAuthor": author}
         message_id = await self._send(chat_id, params)
-        if answers:
-            self._remember(self._questions, message_id, answers)
+        self.asked.note(message_id, buttons)
         return message_id
 
     async def edit(self, chat_id: str, message_id: str, text: str) -> None:
@@ -92,7 +84,10 @@ class Sender:
         if styles:
             params["textStyle"] = styles
         edited = await self._send(chat_id, params, repeatable=True)
-        self._remember(self._versions, message_id, [*versions, int(edited)])
+        self._versions[message_id] = [*versions, int(edited)]
+        self._versions.move_to_end(message_id)
+        while len(self._versions) > REMEMBERED:
+            self._versions.popitem(last=False)
 
     async def delete(self, chat_id: str, message_id: str) -> None:
         """Take a message of ours back, on everybody's devices."""
@@ -146,7 +141,7 @@ class Sender:
 
     def _to(self, chat_id: str) -> dict[str, Any]:
         if chat_id.startswith(GROUP):
-            return {"groupId": chat_id.removeprefix(GROUP)}
+            return {"groupId": group_of(chat_id)}
         if self._adapter.is_self(chat_id):
             return {"noteToSelf": True}
         return {"recipient": [chat_id]}
@@ -185,28 +180,6 @@ class Sender:
             return await self._adapter.call(method, params, seconds)
         except (BrokenError, RpcError) as error:
             raise send_error(error, repeatable=repeatable) from error
-
-    @staticmethod
-    def _remember(place: OrderedDict[str, Any], message_id: str, value: Any) -> None:
-        place[message_id] = value
-        place.move_to_end(message_id)
-        while len(place) > REMEMBERED:
-            place.popitem(last=False)
-
-
-def _answers(buttons: Sequence[Button]) -> dict[str, str]:
-    """What reactions under a question say: a thumb, or the number of a choice."""
-    answers = {f"{number}\u20e3": one.data for number, one in enumerate(buttons[:9], 1)}
-    if len(buttons) > 1 and buttons[-1].data.endswith(_DENIES):
-        answers |= {YES: buttons[0].data, NO: buttons[-1].data}
-    return answers
-
-
-def _plain(emoji: str) -> str:
-    """An emoji without the colour of its skin and the form in which it is shown."""
-    return "".join(
-        char for char in emoji if char != "\ufe0f" and not "\U0001f3fb" <= char <= "\U0001f3ff"
-    )
 
 
 def _data_uri(file: Path) -> str:
