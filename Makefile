@@ -29,6 +29,7 @@ lint: $(READY)
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/oxlint --quiet --ignore-pattern '**/vendor/**' src/web/static
+	@$(PY) tests/web/typed.py
 	@echo "The ten longest files:"
 	@find src tests bench -name '*.py' | xargs wc -l | sort -rn | sed '/ total$$/d' | head -10
 

@@ -34,6 +34,7 @@ NAMING = frozenset({
 NEUTRAL_IN = {
     "key": {"config.get", "config.set"},
     "kind": {"cron.manage"},
+    "part": {"doctor.mend"},
     "name": {
         "session.branch", "command.resolve", "command.dispatch", "file.attach", "plugins.manage",
         "device.rename",

@@ -25,7 +25,7 @@ from hermes_base.redaction import redact
 from hermes_base.session_context import get_session_env
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s%(session)s: %(message)s"
-_CHATTY = ("httpx", "httpcore", "asyncio", "urllib3")
+_CHATTY = ("httpx", "httpcore", "asyncio", "urllib3", "uvicorn")
 """Libraries that are logged from warnings up only."""
 
 _installed: list[logging.Handler] = []

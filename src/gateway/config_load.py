@@ -72,17 +72,18 @@ def _set(target: GatewayConfig, name: str, value: Any) -> None:
 WEB = "web"
 
 
+def serves_page(settings: Config) -> bool:
+    """Whether the web page is to be served beside the gateway."""
+    return _mapping(settings.section("platforms").get(WEB)).get("enabled") is True
+
+
 def _platforms(
     section: Mapping[str, Any], environ: Mapping[str, str], allow_all: bool
 ) -> dict[Platform, PlatformConfig]:
     platforms = {}
     manifests = all_manifests()
     for name in sorted({str(name) for name in section} | manifests.keys()):
-        if name == WEB:  # the page is served by a command of its own, which reads its section
-            if _mapping(section.get(name)).get("enabled"):
-                log.warning(
-                    "platforms.web.enabled: a gateway does not serve the page; run hermes web"
-                )
+        if name == WEB:  # the page is served by a process of its own, which reads its section
             continue
         try:
             platform = Platform.of(name)

@@ -23,7 +23,8 @@ from agent.logs import setup_logging
 from agent.store import open_store
 
 from . import restart, status
-from .config_load import load_gateway_config
+from .config_load import load_gateway_config, serves_page
+from .page import PageBeside
 from .run import GatewayRunner
 from .status import GatewayLock, running_pid
 from .supervision import STANDBY
@@ -74,6 +75,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
     await at_hand(store, end_abandoned_work, home, store)
     db = AsyncSessionDB(store)
     runner = GatewayRunner(config, settings, db, home)
+    page = PageBeside(home)
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(name, runner.ending.set)
@@ -84,13 +86,15 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
         log.info("The gateway runs with %s", ", ".join(runner.supervisor.states) or "no platform")
         for line in _started(runner.supervisor.states):
             print(line, file=sys.stderr, flush=True)
+        if serves_page(settings):
+            runner.spawn(page.keep())
         runner.spawn(_report(partial(runner._update_runtime_status, "running"), STATUS_SECONDS))
         runner.spawn(exempt_loaded(lambda: runner.conversations.finished > 0))
         await runner.ending.wait()
         if runner.restart.wanted:
             restart.note(home, config)
     finally:
-        await runner.stop()
+        await asyncio.gather(runner.stop(), page.stop())
         await db.close()
     (home / CLEAN_MARK).touch(mode=0o600)
     if runner.restart.wanted:

@@ -123,6 +123,7 @@ REST: tuple[Row, ...] = (
     Row("platforms.<name>.home_channel", "text or section", "", "the chat that `/handoff` goes to:"
         " its id, or `{chat_id, name, chat_type}`"),
     Row("platforms.<name>.reactions", "true or false", "false", "mark messages that were seen"),
+    Row("platforms.web.enabled", "true or false", "false", "a gateway serves the page too"),
     Row("platforms.web.host", "text", "127.0.0.1", "where `hermes web` listens"),
     Row("platforms.web.port", "whole number", "8643", "and on which port"),
     Row("platforms.web.hosts", "list of texts", "", "names under which the page is reached, beside"

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .reservations import CallRefused, CallReserved, Limit, LimitUse
     from .rotation import Rotation
     from .salvage import is_damaged
-    from .search.check import missing_from_index
+    from .search.check import count_unread, missing_from_index
     from .take_over import TakenTurn
     from .tool_runs import Started
     from .turn_log import ROW_ID, Recorded
@@ -152,6 +152,7 @@ __all__ = [
     "Wake",
     "acknowledge_losses",
     "at_hand",
+    "count_unread",
     "damage_marker",
     "is_abandoned",
     "is_damaged",
@@ -236,6 +237,7 @@ _LATER = {
     "is_damaged": "salvage",
     "is_owned": "owners",
     "list_losses": "losses",
+    "count_unread": "search.check",
     "missing_from_index": "search.check",
     "object_names": "objects",
     "person_of": "owners",

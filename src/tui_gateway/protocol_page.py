@@ -22,7 +22,7 @@ from .shapes_events import BARE, EVENTS
 AREAS = {
     "Sessions": ("session", "terminal"),
     "Stored conversations, read by pages": ("hello", "conversation", "sessions"),
-    "Devices and the state of everything": ("device", "state", "backup"),
+    "Devices and the state of everything": ("device", "state", "backup", "doctor"),
     "Prompts and questions": ("prompt", "approval", "grant", "clarify", "sudo"),
     "Slash commands and completion": ("slash", "command", "commands", "complete"),
     "Images, files, pastes": ("image", "file", "pdf", "input", "paste"),
@@ -84,6 +84,7 @@ CODES = {
     5015: "No MCP server has answered.",
     5021: "It could not be put back.",
     5022: "It could not be compared.",
+    5023: "The doctor did not answer.",
     5024: "The skill could not be read.",
     5026: "The plugin could not be switched.",
     5028: "The file could not be kept.",

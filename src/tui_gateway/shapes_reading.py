@@ -224,6 +224,48 @@ class BackupPoint(TypedDict):
 
     number: int
     at: float
+    bytes: int
+
+
+class Proof(TypedDict):
+    """The last time that a backup point was restored aside and everything was there."""
+
+    number: int
+    at: float
+
+
+class SearchState(TypedDict):
+    """How search is."""
+
+    bytes: int
+    unread: int | None
+    """Messages that the next search reads first; null if the index is not there yet, or damaged."""
+
+
+class Ailment(TypedDict):
+    """Something wrong, or worth knowing."""
+
+    problem: str
+    advice: str
+    fixable: bool
+    """Whether `doctor.mend` puts it right."""
+    hint: bool
+    """Worth knowing; nothing is wrong."""
+
+
+class ExaminedPart(TypedDict):
+    """What the doctor found about a part."""
+
+    name: str
+    ailments: list[Ailment]
+    fixed: list[str]
+    """What was wrong before it was fixed just now."""
+
+
+class Examined(TypedDict):
+    """What the doctor found."""
+
+    parts: list[ExaminedPart]
 
 
 class Proven(TypedDict):
@@ -244,5 +286,8 @@ class Overview(TypedDict):
     owed: int
     may_be_missing: int
     store: dict[str, Any]
+    search: SearchState
     backups: list[BackupPoint]
+    """The newest ones, the oldest of them first."""
+    proof: Proof | None
     log: list[str]

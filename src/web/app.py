@@ -13,7 +13,7 @@ from typing import Any
 from gateway.platforms.http_server import trust
 from hermes_state import AsyncSessionDB, NoLink, SessionDB
 
-from .assets import Asset, Assets
+from .assets import Asset, Assets, is_static
 from .gate import DEVICE, KEYS, SOCKET, Gate, Refusal, headers, headers_of, key_of
 from .socket import serve_socket
 
@@ -66,7 +66,7 @@ class WebApp:
     def _find(self, path: str) -> tuple[Asset | None, bytes, str]:
         if path.startswith("/static/"):
             digest, _, name = path.removeprefix("/static/").partition("/")
-            is_ours = digest == self._assets.digest and not name.endswith((".html", "sw.js"))
+            is_ours = digest == self._assets.digest and is_static(name)
             return (self._assets.find(name) if is_ours else None), FOR_GOOD, "'none'"
         if path in _ROOT_FILES:
             return self._assets.find(_ROOT_FILES[path]), EACH_TIME, "'none'"

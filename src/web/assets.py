@@ -34,6 +34,11 @@ class Asset(NamedTuple):
     type: str
 
 
+def is_static(name: str) -> bool:
+    """Whether a file is served below the digest of all; the others have addresses of their own."""
+    return not name.endswith((".html", "sw.js"))
+
+
 class Assets:
     """Everything that is served without a key."""
 
@@ -81,7 +86,7 @@ class Assets:
     def _filled(self, name: str, text: str) -> str:
         place = f"/static/{self.digest}"
         if name == "sw.js":
-            kept = [f"{place}/{module}" for module in self._files if not module.endswith(".html")]
+            kept = [f"{place}/{module}" for module in self._files if is_static(module)]
             listed = ",".join(f'"{path}"' for path in kept)
             return text.replace('"@@FILES@@"', listed).replace("@@DIGEST@@", self.digest)
         links = "".join(

@@ -280,14 +280,6 @@ def test_every_row_is_about_a_module() -> None:
     assert gone == []
 
 
-def test_no_page_promises_a_front_end_that_is_not_there() -> None:
-    """There is no web page; what pages of others may do is another thing."""
-    for name in ("README.md", "docs/architecture.md", "docs/platforms.md", "docs/protocol.md"):
-        assert "web page" not in (ROOT / name).read_text(encoding="utf-8"), name
-    for picture in (ROOT / "docs/images").glob("*.svg"):
-        assert "Terminal, web" not in picture.read_text(encoding="utf-8"), picture
-
-
 def test_the_platforms_page_is_current() -> None:
     from hermes_cli.platforms_page import renewed
 

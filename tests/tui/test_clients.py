@@ -237,5 +237,5 @@ def test_stored_conversations_of_others_do_not_exist(
     assert bob.refused("insights.day", day="no day").code == 4017
     assert [one["id"] for one in bob.call("device.list")["devices"]] == [bob.device.id]
     assert bob.refused("device.revoke", device_id=ada.device.id).code == 4016
-    for name in ("state.overview", "backup.verify"):
+    for name in ("state.overview", "backup.verify", "doctor.check", "doctor.mend"):
         assert bob.refused(name).code == rpc.NOT_ALLOWED

@@ -36,6 +36,28 @@ AFTER = (
 )
 
 
+ANSWER = """`total` takes a rate now, **0.19** unless you say otherwise:
+
+| What | Rate | 100 € become |
+|---|--:|--:|
+| most things | 19 % | 119.00 |
+| books, food | 7 % | 107.00 |
+
+```python
+def gross(net: float, rate: float = 0.19) -> float:
+    \"\"\"What somebody pays, to the cent.\"\"\"
+    return round(net * (1 + rate), 2)  # 19 % or 7 %
+```
+
+So $g = n\\,(1 + r)$, and the way back is
+
+$$n = \\frac{g}{1 + r}$$
+
+1. Tests are in `test_invoice.py`, one for each rate.
+2. The rule is [explained here](https://example.org/tax).
+"""
+
+
 def called(name: str, number: int, **arguments: Any) -> dict[str, Any]:
     """A tool call as a message holds it."""
     function = {"name": name, "arguments": json.dumps(arguments)}
@@ -130,6 +152,10 @@ def _long(db: SessionDB, now: float, spend: Any) -> dict[str, str]:
         "..                                            [100%]\n2 passed in 0.03s"))  # fmt: skip
     spend("invoice-2", start + 2 * DAY + 2.4)
     spend("invoice-2", start + 2 * DAY + 7.5, took=3.1)
+    db.append_messages("invoice-2", asked(start + 2 * DAY + 30, "How is it computed?", ANSWER,
+        called("read_file", 903, path="invoice.py"), AFTER))  # fmt: skip
+    spend("invoice-2", start + 2 * DAY + 32.4)
+    spend("invoice-2", start + 2 * DAY + 37.5, took=3.6)
     db.append_messages("invoice-2", asked(start + 2 * DAY + 60, "No, wait", "I wait."))
     taken = [row for row in db.get_messages("invoice-2") if row["content"] == "No, wait"]
     db.rewind_to_message("invoice-2", taken[0]["id"])

@@ -146,17 +146,17 @@ async def _context(
 @contextlib.asynccontextmanager
 async def shown(
     browser: Browser, served: Site, path: str = "/", *, key: str | None = None, phone: bool = False,
-    fresh: bool = False,
+    fresh: bool = False, script: str = "",
 ) -> AsyncIterator[Page]:  # fmt: skip
     """The page in a browser that is known; fails on whatever reaches beyond our origin.
 
-    With `fresh`, nothing is in the browser's cache.
+    With `fresh`, nothing is in the browser's cache; `script` runs before the page's own.
     """
     context, guarded = await _context(browser, served.url, phone, fresh)
     try:
         page = await context.new_page()
         given = json.dumps([served.url, key or served.key()])
-        await page.add_init_script(f"({ENTER})({given})")
+        await page.add_init_script(f"({ENTER})({given});{script}")
         await page.goto(served.url + path)
         yield page
         assert not guarded.found, guarded.found

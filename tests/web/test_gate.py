@@ -11,9 +11,13 @@ from pages import Site
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from web.app import PAGES
+from web.assets import Assets
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-DOCUMENTS = ("/", "/c/some", "/find", "/inbox", "/usage", "/state", "/settings", "/enter")
+DOCUMENTS = ("/", "/enter", *(f"/{name}" for name in PAGES), "/c/some/turn/1")
+STATIC = tuple(f"/static/{Assets().digest}/{name}" for name in Assets().names() if name != "sw.js")
 FILES = ("/sw.js", "/manifest.webmanifest")
 ELSEWHERE = {
     "another name": {"Host": "evil.example"},
@@ -45,7 +49,7 @@ def request(served: Site, method: str, path: str, headers: dict[str, str], body:
 async def test_from_elsewhere_every_route_is_refused(served: Site, what: str) -> None:
     key = served.key()
     shown = {"Authorization": f"Bearer {key}", **ELSEWHERE[what]}
-    for path in (*DOCUMENTS, *FILES, "/web/device"):
+    for path in (*DOCUMENTS, *FILES, "/static/some/app.js", "/web/device", "/web/socket"):
         status, _, _ = await asyncio.to_thread(request, served, "GET", path, shown)
         assert status == 403, path
     body = json.dumps({"code": "x", "name": "y"})

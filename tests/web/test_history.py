@@ -33,6 +33,7 @@ async def test_any_point_is_read_as_it_was_and_branched_from(browser, served: Si
 
 async def test_a_turn_shows_its_steps_and_what_a_tool_was_given(browser, served: Site) -> None:
     async with shown(browser, served, f"/c/{served.past['tip']}/turn") as page:
+        await page.click("button[aria-label='Earlier turn']")
         await page.click(".panel table button:has-text('terminal')")
         await page.wait_for_selector(".panel .card >> text=2 passed")
         await page.click("button[aria-label='Earlier turn']")
@@ -88,3 +89,20 @@ async def test_a_hit_shows_its_surroundings_and_opens_at_the_message(browser, se
         await page.keyboard.type("> inb")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("h1:has-text('Inbox')")
+
+
+async def test_a_panel_on_a_phone_leads_back(browser, served: Site) -> None:
+    async with shown(browser, served, f"/c/{served.past['tip']}", phone=True) as page:
+        await page.click(".bar nav a:has-text('History')")
+        await page.wait_for_selector("text=Compressed, and went on")
+        await page.click("a.back")
+        await page.wait_for_selector(".panel", state="detached")
+        assert await page.is_visible("[data-composer]")
+
+
+async def test_what_is_not_there_is_said_to_be_so(browser, served: Site) -> None:
+    async with shown(browser, served, "/c/nobody") as page:
+        await page.wait_for_selector("text=There is no such conversation, or it is not yours.")
+        assert await page.locator("[data-composer]").count() == 0
+        await page.click("button:has-text('New')")
+        await page.wait_for_selector("[data-composer]")

@@ -40,6 +40,58 @@ async def test_a_prefix_is_parsed_as_a_whole_text_is(browser, served: Site) -> N
         assert await page.evaluate(COMPARE, [address, texts]) == []
 
 
+HOSTILE_MARKDOWN = (
+    "\n", " ", "\t", "$", "$ ", "$$ ", "\\(a", "\\[", "[", "![", "[a](", "[](", "[a][", "<", "<a ",
+    "<!--", "*", "**", "* ", "_", "__", "_a _b", "**a *b ", "~", "`", "`a", ">", "> ", "- ", "1. ",
+    "|", "#",
+    "| a |\n|---|\n", "- a\n - ", "a\n=", "https://", "a@b.", "&", "\\", "[a]: ", "a  \n",
+)  # fmt: skip
+PARSED = """async ([address, texts, length]) => {
+  const { lex } = await import(address);
+  const lost = [];
+  for (const before of ['', '$$', 'a ']) for (const part of texts) {
+    const text = before + part.repeat(Math.ceil(length / part.length)) + 'x';
+    if (!lex(text).length) lost.push(part);
+  }
+  return lost;
+}"""
+
+
+async def test_no_text_keeps_the_page_from_answering(browser, served: Site) -> None:
+    """10,000 characters of what parsers dislike; a nest too deep to be drawn is shown as it is."""
+    address = f"/static/{Assets().digest}/markdown.js"
+    deep = ">" * 9000
+    with served.store() as db:
+        key = db.create_session("hostile", "tui")
+        said = [deep, "$$" + "\n" * 9000 + "x", "**a *b " * 2000, "The last."]
+        rows = [{"role": "assistant", "content": text} for text in said]
+        db.append_messages(key, [{"role": "user", "content": "Go on"}, *rows])
+    async with shown(browser, served, f"/c/{key}") as page:
+        await page.wait_for_selector("text=The last.")
+        assert await page.locator("p.raw").count() == 2
+        assert await page.evaluate(PARSED, [address, list(HOSTILE_MARKDOWN), 10_000]) == []
+
+
+async def test_what_cannot_be_drawn_takes_nothing_else_with_it(browser, served: Site) -> None:
+    """Arguments that are nested deeper than a browser can write them."""
+    deep = '{"path": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    function = {"name": "read_file", "arguments": deep}
+    with served.store() as db:
+        key = db.create_session("nested", "tui")
+        db.append_messages(key, [
+            {"role": "user", "content": "Go on"},
+            {"role": "assistant", "content": "", "tool_calls": [
+                {"id": "deep", "type": "function", "function": function}]},
+            {"role": "tool", "content": "x", "tool_call_id": "deep", "tool_name": "read_file"},
+            {"role": "assistant", "content": "The last."},
+        ])  # fmt: skip
+    async with shown(browser, served, f"/c/{key}") as page:
+        await page.wait_for_selector("text=The last.")
+        await page.click(".tools .line")
+        await page.wait_for_selector(".card.tool, p.warn:has-text('This cannot be shown')")
+        assert await page.locator("[data-composer]").count() == 1
+
+
 SAMPLES = {
     "python": ("@cache\ndef total(rows):  # all\n    return f\"{rows}\", 1.5\n",
                ["meta @cache", "keyword def", "title total", "comment # all", "keyword return",

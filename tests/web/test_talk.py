@@ -136,14 +136,21 @@ async def test_a_killed_server_goes_on_before_ones_eyes(
 async def test_what_is_typed_offline_is_stored_once(
     browser, provider: ScriptedProvider, tmp_path: Path
 ) -> None:
+    """Half of it before the page is loaded anew, which it is without a server."""
     count = 100 if FULL else 5
     home = configure(tmp_path / "home", provider)
-    async with site(home) as served, shown(browser, served) as page:
+    async with site(home) as served, shown(browser, served, fresh=True) as page:
+        await page.goto(served.address)
+        await page.wait_for_selector("[data-composer]")
+        await page.evaluate("() => navigator.serviceWorker.ready.then(() => true)")
         await send(page, "first")
         await idle(page)
         await served.kill()
         await page.wait_for_selector(".offline")
         for number in range(count):
+            if number == count // 2:
+                await page.reload()
+                await page.wait_for_selector(".offline")
             await send(page, f"typed offline {number}")
         assert await page.locator(".waiting").count() == count
         await served.start()

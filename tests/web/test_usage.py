@@ -32,3 +32,29 @@ async def test_every_chart_is_a_table_and_has_the_sources(browser, served: Site)
         assert await page.locator("td:has-text(':00')").count() > 3
         await page.click("button:has-text('by person')")
         await page.wait_for_selector(".bars figcaption:has-text('operator')")
+
+
+async def test_names_of_tools_are_names(browser, served: Site) -> None:
+    """Also those that every object has."""
+    names = ("constructor", "__proto__", "toString", "\u202eevil")
+    with served.store() as db:
+        key = db.create_session("oddly-named", "tui")
+        for name in names:
+            called = {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}}
+            db.append_messages(key, [
+                {"role": "user", "content": "Go on"},
+                {"role": "assistant", "content": "", "tool_calls": [called]},
+                {"role": "tool", "content": "x", "tool_call_id": name, "tool_name": name},
+                {"role": "assistant", "content": "Done."},
+            ])  # fmt: skip
+    async with shown(browser, served, "/usage") as page:
+        await page.click("button:has-text('by tool')")
+        await page.wait_for_selector(".bars figcaption:has-text('constructor')")
+        assert "⟦U+202E⟧evil" in await page.inner_text(".bars figcaption")
+        await page.locator(".chart .whole").last.focus()
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(".behind")
+        await page.goto(f"{served.url}/c/{key}")
+        await page.wait_for_selector("text=Done.")
+        await page.click(".tools .line >> nth=0")
+        await page.wait_for_selector(".card.tool h4:has-text('constructor')")

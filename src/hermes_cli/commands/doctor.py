@@ -8,6 +8,7 @@ from typing import Any
 
 from agent.home import hermes_home
 from agent.store import has_store
+from hermes_cli.command_run import UserError
 
 from .doctor_checks import CHECKS, Ailment
 from .home import store
@@ -16,6 +17,7 @@ from .output import bold, print_json
 EXAMPLES = """\
 hermes doctor          what is wrong, and what to do about it
 hermes doctor --fix    fix what can be fixed
+hermes doctor --fix search   in one part alone
 hermes doctor --acknowledge   you know what a salvage could not read; do not report it again
 hermes doctor --json   for scripts
 """
@@ -24,6 +26,7 @@ hermes doctor --json   for scripts
 def add_parser(commands: Any) -> None:
     """Describe it on the command line."""
     parser = commands.add_parser("doctor", help="diagnose problems and fix them", examples=EXAMPLES)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="examine these alone")
     parser.add_argument("--fix", action="store_true", help="fix what can be fixed")
     parser.add_argument(
         "--acknowledge", action="store_true", help="do not report earlier losses again"
@@ -34,11 +37,14 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check every part; 1 if a problem remains."""
     home = hermes_home()
+    if unknown := [part for part in args.parts if part not in CHECKS]:
+        raise UserError(f"There is no part {unknown[0]!r}. There are: {', '.join(CHECKS)}.")
     if args.acknowledge and has_store(home):
         _acknowledge(home)
     ailing: dict[str, list[Ailment]] = {}
     cured: dict[str, list[str]] = {}
-    for name, check in CHECKS.items():
+    for name in args.parts or CHECKS:
+        check = CHECKS[name]
         ailments = check(home)
         if args.fix and any(ailment.fix for ailment in ailments):
             for ailment in ailments:

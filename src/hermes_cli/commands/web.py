@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from agent.home import hermes_home
@@ -35,6 +38,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--port", type=int, help="where to listen (8643, or platforms.web.port)")
     parser.add_argument("--host", help="the address to listen on (this machine alone)")
     parser.add_argument("--no-open", action="store_true", help="do not open a browser")
+    parser.add_argument("--beside-gateway", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(act=run)
     actions = parser.add_subparsers(dest="action", metavar="action")
     action = actions.add_parser("code", help="a code that lets another browser in")
@@ -55,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     url = serve.running_at(hermes_home())
     if url is not None:
+        if args.beside_gateway:
+            return 0
         with store() as db:
             _open(_address(db, url), quietly=args.no_open)
         return 0
@@ -76,6 +82,9 @@ def run(args: argparse.Namespace) -> int:
     def on_ready(url: str) -> None:
         from tui_gateway import server
 
+        if args.beside_gateway:
+            threading.Thread(target=_end_with_input, daemon=True).start()
+            return
         _open(_address(server.get_db(), url), quietly=args.no_open)
         print("Ctrl-C ends it. Turns that run are gone on with by the next start.", flush=True)
 
@@ -84,6 +93,12 @@ def run(args: argparse.Namespace) -> int:
     except serve.CannotServeError as error:
         raise NotDone(str(error)) from error
     return 0
+
+
+def _end_with_input() -> None:
+    """End when the gateway beside it has ended, whose end of the pipe is closed then."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _place(args: argparse.Namespace) -> Any:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
+
+from hermes_base.files import write_private
 
 from ..errors import StoreCorruptedError, StoreError, StoreUnavailableError
 from .chain import (
@@ -23,6 +28,16 @@ from .chain import (
 )
 from .copies import check_copy
 from .point import Facts, Point, list_points
+
+PROVEN = "proven.json"
+"""In the folder of the points: which of them was last restored aside, and when."""
+
+
+class Proof(NamedTuple):
+    """The last time that a point was restored and everything was there."""
+
+    number: int
+    proven_at: float
 
 
 class Verdict(NamedTuple):
@@ -58,12 +73,29 @@ def verify_points(folder: Path, *, all_points: bool = False) -> list[Verdict]:
         if not lost and not all_points:
             verdicts = [_verified(folder, points, points[-1])]
             if not verdicts[0].damage:
+                _note_proof(folder, verdicts[0])
                 return verdicts
             verdicts = []
         verdicts = [*_verify_all(folder, points), *verdicts]
-        if verdicts[-1].damage and not lost and os.access(folder, os.W_OK):
+        if not verdicts[-1].damage:
+            _note_proof(folder, verdicts[-1])
+        elif not lost and os.access(folder, os.W_OK):
             forget_newest(folder)
         return verdicts
+
+
+def last_proof(folder: Path) -> Proof | None:
+    """When a point was last restored aside, and which; None if none ever was."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        noted = json.loads((folder / PROVEN).read_text(encoding="utf-8"))
+        return Proof(int(noted["number"]), float(noted["proven_at"]))
+    return None
+
+
+def _note_proof(folder: Path, verdict: Verdict) -> None:
+    if os.access(folder, os.W_OK):  # a folder of others may be looked at too
+        noted = Proof(verdict.number, time.time())._asdict()
+        write_private(folder / PROVEN, json.dumps(noted), durable=False)
 
 
 def _room(folder: Path) -> Path | None:

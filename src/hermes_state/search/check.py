@@ -23,6 +23,17 @@ def missing_from_index(index: SearchIndex) -> list[int]:
     return sorted({*lost, *index._file.run(lambda conn: list(_missing(conn)))})
 
 
+def count_unread(index: SearchIndex) -> int:
+    """How many messages the index has not read yet; the next search reads them first."""
+
+    def count(conn: IndexConnection) -> int:
+        seen = tuples(conn, "SELECT message_seq FROM feed")
+        last = seen[0][0] if seen else 0
+        return int(tuples(conn, "SELECT COUNT(*) FROM state.messages WHERE id > ?", (last,))[0][0])
+
+    return index._file.run(count)
+
+
 def _missing(conn: IndexConnection) -> Iterator[int]:
     known = {
         rowid for part in parts(conn) for (rowid,) in conn.execute(f"SELECT rowid FROM doc_{part}")

@@ -9,8 +9,8 @@ FIRST = ("session", "prompt")
 REST = (
     "conversation", "facts", "records", "slash", "completion", "input", "attachments", "config",
     "models", "tools", "skills", "plugins", "processes", "background", "handoff", "rollback",
-    "oneshot", "shell", "approvals", "walls", "reading", "attention", "overview", "insights",
-    "devices", "jobs", "memory",
+    "oneshot", "shell", "approvals", "walls", "reading", "attention", "overview", "doctor",
+    "insights", "devices", "jobs", "memory",
 )  # fmt: skip
 """Loaded with the first method that is not among the first ones."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from .. import shapes_reading as wire
@@ -11,6 +12,9 @@ from ..rpc import Call, RpcError, method
 LOG_LINES = 200
 _TAIL = 200_000
 POINTS = "backups/continuous"
+SHOWN_POINTS = 20
+SILENT_SECONDS = 60.0
+"""A gateway says every 15 seconds how it is; one that has not for so long is gone, or hangs."""
 NO_POINTS = 4016
 
 
@@ -27,7 +31,9 @@ def overview(call: Call) -> wire.Overview:
         "owed": len(db.list_deliveries(("pending", "sending"))),
         "may_be_missing": len(db.list_abandoned_deliveries()),
         "store": _store(db),
+        "search": _search(home, db),
         "backups": _backups(home),
+        "proof": _proof(home),
         "log": _log(home),
     }
 
@@ -64,12 +70,32 @@ def _gateway(home: Any) -> dict[str, Any]:
         said = json.loads((home / "gateway" / "status.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {"state": "not running"}
-    return dict(said) if isinstance(said, dict) else {"state": "not known"}
+    if not isinstance(said, dict):
+        return {"state": "not known"}
+    updated = said.get("updated_at")
+    is_silent = isinstance(updated, int | float) and time.time() - updated > SILENT_SECONDS
+    if said.get("state") == "running" and is_silent:
+        said["state"] = "silent"
+    return said
 
 
 def _store(db: Any) -> dict[str, Any]:
     stats = db.store_stats()
     return {**stats, "location": db.location}
+
+
+def _search(home: Any, db: Any) -> wire.SearchState:
+    """How large the index is and what it has not read; nothing is built for looking at it."""
+    from hermes_state import StoreError, count_unread
+
+    file = home / "search.db"
+    if not file.exists():
+        return {"bytes": 0, "unread": None}
+    try:
+        unread = count_unread(db.search_index)
+    except StoreError:  # damaged: the doctor says what to do
+        return {"bytes": file.stat().st_size, "unread": None}
+    return {"bytes": file.stat().st_size, "unread": unread}
 
 
 def _backups(home: Any) -> list[wire.BackupPoint]:
@@ -78,18 +104,28 @@ def _backups(home: Any) -> list[wire.BackupPoint]:
     folder = home / POINTS
     if not folder.is_dir():
         return []
-    newest = list_points(folder)[-20:]
-    return [wire.BackupPoint(number=point.number, at=point.at) for point in newest]
+    newest = list_points(folder)[-SHOWN_POINTS:]
+    return [
+        wire.BackupPoint(number=point.number, at=point.at, bytes=point.path.stat().st_size)
+        for point in newest
+    ]
+
+
+def _proof(home: Any) -> wire.Proof | None:
+    from hermes_state.backup.verify import last_proof
+
+    proof = last_proof(home / POINTS)
+    return None if proof is None else {"number": proof.number, "at": proof.proven_at}
 
 
 def _log(home: Any) -> list[str]:
     """The last lines of the log, without secrets."""
     from hermes_base.redaction import redact
 
-    files = sorted((home / "logs").glob("*.log"), key=lambda path: path.stat().st_mtime)
-    if not files:
+    path = home / "logs" / "agent.log"
+    if not path.is_file():
         return []
-    with files[-1].open("rb") as file:
-        file.seek(max(0, files[-1].stat().st_size - _TAIL))
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
         text = file.read().decode("utf-8", "replace")
     return [redact(line) for line in text.splitlines()[-LOG_LINES:]]

@@ -3,6 +3,7 @@ import { html, render, signal, Component, effect } from "./dom.js";
 import { connect, digest, forgetKey, hasKey, link, on, read } from "./wire.js";
 import { conversation, onRenamed, startNew } from "./conversations.js";
 import { Sidebar, BottomBar } from "./sidebar.js";
+import { follow } from "./page.js";
 import { Talk } from "./talk.js";
 
 export const me = signal(null);
@@ -22,7 +23,11 @@ export function go(address, replace = false) {
 }
 addEventListener("popstate", () => { place.value = parse(); });
 onRenamed((old, key) => {
-  if (place.value.id === old || (place.value.path === "/" && fresh?.key.value === key)) go("/c/" + encodeURIComponent(key), true);
+  const here = place.value, isHere = here.id === old;
+  if (!isHere && !(here.path === "/" && fresh?.key.value === key)) return;
+  // The panel that is open and the message that was asked for stay.
+  const rest = isHere ? [here.panel, ...here.rest].filter(Boolean).map((part) => "/" + part).join("") + location.search : "";
+  go("/c/" + encodeURIComponent(key) + rest, true);
 });
 
 let fresh = null;
@@ -44,6 +49,7 @@ class App extends Component {
     const here = place.value;
     if (broken) return html`<main class="enter"><h1>Something broke here</h1><p>${broken}</p><button type="button" class="main" onClick=${() => location.reload()}>Load the page again</button></main>`;
     if (link.value === "refused") return html`<main class="enter"><h1>Not let in any more</h1><p>This browser's key was revoked.</p><button type="button" class="main" onClick=${() => { forgetKey(); location.replace("/enter"); }}>Enter a new code</button></main>`;
+    const back = "/c/" + encodeURIComponent(here.id) + (here.at ? "?at=" + here.at : "");
     const close = () => this.setState({ list: false });
     const talk = here.page === "c" ? conversation(here.id) : here.page === "" ? freshOne() : null;
     return html`<div class=${"shell" + (list ? " with-list" : "") + (here.panel ? " with-panel" : "")} onClick=${(event) => { if (list && event.target.closest(".side a, .side .main, .veil")) close(); }}>
@@ -54,19 +60,21 @@ class App extends Component {
         ${digest.value && digest.value !== own ? html`<p class="offline" role="status">There is a newer version of this page. <button type="button" onClick=${() => location.reload()}>Load it</button></p>` : null}
         ${talk ? html`<${Talk} conversation=${talk} at=${here.at} panel=${here.panel} />` : html`<${Later} from=${PAGES[here.page] || PAGES.find} />`}
       </main>
-      ${talk && PANELS[here.panel] ? html`<aside class="panel" aria-label=${here.panel}><${Later} from=${PANELS[here.panel]} conversation=${talk} rest=${here.rest} /></aside>` : null}
+      ${talk && PANELS[here.panel] ? html`<aside class="panel" aria-label=${here.panel}><a class="back" href=${back} onClick=${(event) => follow(event, back)}>‹ Back to the conversation</a><${Later} from=${PANELS[here.panel]} conversation=${talk} rest=${here.rest} /></aside>` : null}
       <${BottomBar} onList=${() => this.setState({ list: !list })} />
     </div>`;
   }
 }
+/** @returns {HTMLTextAreaElement | null} */
+const composer = () => document.querySelector("[data-composer]");
 const own = new URL(import.meta.url).pathname.split("/")[2];
 
 addEventListener("keydown", (event) => {
-  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
+  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(/** @type {Element} */ (event.target).tagName);
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); go("/find"); return; }
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const here = place.value;
-  if (event.key === "/") { event.preventDefault(); document.querySelector("[data-composer]")?.focus(); }
+  if (event.key === "/") { event.preventDefault(); composer()?.focus(); }
   else if (event.key === "." && here.id) { const base = "/c/" + encodeURIComponent(here.id); go(here.panel ? base : base + "/turn"); }
   else if (event.key === "Escape" && here.panel) go("/c/" + encodeURIComponent(here.id));
 });
@@ -77,7 +85,7 @@ effect(() => { document.documentElement.dataset.theme = theme.value; localStorag
 
 // A page that is old reloads by itself where nothing is typed and nothing runs.
 effect(() => {
-  if (digest.value && digest.value !== own && !document.querySelector("[data-composer]")?.value && document.hidden) location.reload();
+  if (digest.value && digest.value !== own && !composer()?.value && document.hidden) location.reload();
 });
 effect(() => {
   const here = place.value;

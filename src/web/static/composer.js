@@ -92,6 +92,7 @@ export class Composer extends Component {
   }
 
   async attach(files) {
+    if (link.value === "connecting") await read("hello"); // which is asked once there is a connection
     for (const file of files) {
       try {
         const sid = await this.props.conversation.attach();

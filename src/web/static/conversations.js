@@ -45,7 +45,7 @@ export class Conversation {
     } catch (error) {
       const unsent = outbox.value.some((entry) => entry.key === last);
       if (error.code === 4007 && unsent) snapshot = await this.create(); // nothing of it was stored
-      else { if (!error.cut) this.error.value = error.message; throw error; }
+      else { if (!error.cut) this.error.value = error.code === 4007 ? "There is no such conversation, or it is not yours." : error.message; throw error; }
     }
     this.adopt(snapshot);
     return this.sid;
@@ -175,6 +175,7 @@ export function conversation(key) {
 }
 export const startNew = () => conversation("new:" + Math.random().toString(36).slice(2, 10));
 
+/** Told when a conversation is known by another id: (old, new). @type {(old: string, key: string) => void} */
 let renamed = () => {};
 export const onRenamed = (listener) => { renamed = listener; };
 
@@ -199,7 +200,7 @@ onTaken((entry, status) => {
 });
 
 on("event", (event) => {
-  if (event.type === "sessions.changed") { changed(event.payload); return; }
+  if (event.type === "sessions.changed") { changed(); return; }
   const found = bySid.get(event.session_id);
   if (found) { found.take(event); return; }
   const kept = held.get(event.session_id) || [];

@@ -2,7 +2,9 @@
 const KEY = "hermes.key";
 const form = document.getElementById("enter");
 const said = document.getElementById("said");
-const fields = { code: document.getElementById("code"), name: document.getElementById("name") };
+/** @param {string} id @returns {any} */
+const field = (id) => document.getElementById(id);
+const fields = { code: field("code"), name: field("name") };
 
 // The code is in the fragment, which no server, log or referrer sees; it leaves the address at once.
 const given = new URLSearchParams(location.hash.slice(1)).get("code");

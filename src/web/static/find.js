@@ -4,8 +4,8 @@ import { read } from "./wire.js";
 import { list } from "./conversations.js";
 import { when, written } from "./text.js";
 import { Choice, follow, Link } from "./page.js";
-import { LINKS, NAMES } from "./sidebar.js";
-import { go, place } from "./app.js";
+import { linksFor, NAMES } from "./sidebar.js";
+import { go, me, place } from "./app.js";
 
 const PAGE = 40, NAMED = 6, SOON = 120;
 const SORTS = [["best", "Best"], ["newest", "Newest"], ["oldest", "Oldest"]];
@@ -60,7 +60,7 @@ export default class Find extends Component {
     const links = [...document.querySelectorAll(".hits a")];
     const at = links.indexOf(document.activeElement);
     const down = event.key === "ArrowDown" || (event.key === "j" && at >= 0), up = event.key === "ArrowUp" || (event.key === "k" && at >= 0);
-    if (!down && !up) { if (event.key === "Enter" && at < 0 && links[0]) { event.preventDefault(); links[0].click(); } return; }
+    if (!down && !up) { if (event.key === "Enter" && at < 0 && links[0]) { event.preventDefault(); /** @type {HTMLElement} */ (links[0]).click(); } return; }
     event.preventDefault();
     (links[at + (down ? 1 : -1)] || this.box.current).focus();
   }
@@ -69,7 +69,7 @@ export default class Find extends Component {
   named(text) {
     const wanted = text.replace(/^>\s*/, "").trim().toLowerCase();
     if (!wanted && !text.startsWith(">")) return [];
-    const pages = LINKS.map(([to, name]) => ({ to, name, what: "page" }));
+    const pages = linksFor(me.value).map(([to, name]) => ({ to, name, what: "page" }));
     const talks = text.startsWith(">") ? [] : (list.value || []).map((row) => ({ to: "/c/" + encodeURIComponent(row.id), name: row.title || "", what: NAMES[row.source] || row.source }));
     return [...pages, { to: "/", name: "New conversation", what: "page" }, ...talks].filter((one) => one.name.toLowerCase().includes(wanted)).slice(0, NAMED);
   }

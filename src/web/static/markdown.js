@@ -3,20 +3,36 @@ import { html, h, Component, signal } from "./dom.js";
 import { Marked } from "./vendor/marked.js";
 import { written } from "./text.js";
 
-const MATH_BLOCK = /^(?:\$\$\s*([^$]+?)\s*\$\$|\\\[([\s\S]+?)\\\])(?:\n+|$)/;
+const MATH_BLOCK = /^(?:\$\$([^$]+)\$\$|\\\[([\s\S]+?)\\\])(?:\n+|$)/;
 const MATH_INLINE = /^(?:\$\$([^$\n]+?)\$\$|\$((?:[^\s$\\]|\\.)(?:[^$\n\\]|\\.)*?(?<!\s))\$(?!\d)|\\\((.+?)\\\))/;
 const math = (name, level, pattern, start) => ({
   name, level, start: (source) => { const at = source.search(start); return at < 0 ? undefined : at; },
   tokenizer(source) {
     const found = pattern.exec(source);
-    return found ? { type: name, raw: found[0], text: found[1] ?? found[2] ?? found[3], display: level === "block" || found[0].startsWith("$$") } : undefined;
+    return found ? { type: name, raw: found[0], text: (found[1] ?? found[2] ?? found[3]).trim(), display: level === "block" || found[0].startsWith("$$") } : undefined;
   },
 });
 const marked = new Marked({ gfm: true });
 marked.use({ extensions: [math("mathBlock", "block", MATH_BLOCK, /\$\$|\\\[/), math("mathInline", "inline", MATH_INLINE, /\$|\\\(/)] });
 
-/** The tokens of a whole text. */
-export const lex = (text) => Array.from(marked.lexer(text));
+const DENSE = 4000, DEEP = /^(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t]))){40}/, FENCE = /^ {0,3}(?:```|~~~)/;
+/** Whether a text is made to keep its readers busy: no sentence has so many marks, nothing is so deep. */
+function isHostile(text) {
+  let marks = 0, code = false;
+  for (const line of text.split("\n")) {
+    if (FENCE.test(line)) { code = !code; marks = 0; }
+    if (code) continue;
+    marks = line.trim() ? marks + (line.match(/[*_~[\]<`$\\!&]/g)?.length || 0) : 0;
+    if (marks > DENSE || DEEP.test(line)) return true;
+  }
+  return false;
+}
+
+/** The tokens of a whole text; one that cannot be parsed in good time is shown as it is. */
+export function lex(text) {
+  try { if (!isHostile(text)) return Array.from(marked.lexer(text)); } catch { /* too deep for the parser */ }
+  return [{ type: "html", raw: text }];
+}
 
 /**
  * A parser of a text that grows: what cannot change any more is not parsed again. The last two blocks

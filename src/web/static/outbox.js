@@ -12,8 +12,12 @@ function load() {
   // What was tried before this page was loaded may have arrived: it is not shown before that is known.
   try { return (JSON.parse(localStorage.getItem(STORE)) || []).map((entry) => ({ ...entry, doubt: entry.tried > 0 })); } catch { return []; }
 }
-/** Entries {id, key, text, at, busy, tried}; `key` is the stored conversation, or "new:…" before it has one. */
+/**
+ * @typedef {{id: string, key: string, text: string, at: number, busy: string, tried: number, offline: boolean, doubt?: boolean, failed?: string}} Entry
+ * `key` is the stored conversation, or "new:…" before it has one.
+ */
 export const outbox = signal(load());
+/** @param {Entry[]} entries */
 function keep(entries) {
   outbox.value = entries;
   localStorage.setItem(STORE, JSON.stringify(entries));

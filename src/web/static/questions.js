@@ -15,7 +15,7 @@ export class Approval extends Component {
   componentDidMount() {
     movedAt = performance.now();
     this.timer = setInterval(() => this.setState({ now: Date.now() / 1000 }), 1000);
-    const active = document.activeElement;
+    const active = /** @type {HTMLInputElement} */ (document.activeElement);
     const isTyping = active && (active.tagName === "TEXTAREA" || active.tagName === "INPUT") && active.value;
     if (this.props.focus && !isTyping) this.deny.current?.focus({ preventScroll: false });
   }

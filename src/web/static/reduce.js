@@ -3,7 +3,14 @@
 // `state` is {messages, stream, running, seq, questions, runs, waiting, notice, elsewhere}. Stored messages
 // have an id; what events brought has none until the store's rows take its place (`settled`).
 
-/** The state that a snapshot (`Opened`) shows. `kept` are older messages that are loaded already. */
+/**
+ * @typedef {{messages: any[], older?: boolean, stream: {text: string, reasoning: string} | null, asked: any, running: boolean, elsewhere: boolean,
+ *   recovered: boolean, runs: Record<string, any>, questions: Record<string, any>, waiting: any[], notice: string, info: any, seq: number,
+ *   status?: string, problem?: string, taken?: string, dropped?: string, settle?: number}} State
+ * @typedef {{type: string, seq: number, session_id: string, payload: any}} Event
+ */
+
+/** The state that a snapshot (`Opened`) shows. `kept` are older messages that are loaded already. @returns {State} */
 export function opened(snapshot, kept = []) {
   const first = snapshot.messages.find((message) => message.id != null)?.id ?? Infinity;
   const older = kept.filter((message) => message.id != null && message.id < first);
@@ -33,7 +40,7 @@ const lastUser = (messages) => {
 const knows = (messages, role, timestamp) =>
   timestamp != null && messages.some((message) => message.role === role && message.timestamp === timestamp);
 
-/** The state after one event. */
+/** The state after one event. @param {State} state @param {Event} event @returns {State} */
 export function reduce(state, event) {
   if (event.seq <= state.seq) return state;
   const next = { ...state, seq: event.seq };
@@ -136,7 +143,7 @@ export function rowsOf(messages, runs) {
       if (hasText(text)) { tools = null; rows.push({ kind: "assistant", message, at }); }
       if (!tools) { tools = { kind: "tools", calls: [], at, message }; rows.push(tools); }
       for (const made of message.tool_calls) {
-        const result = results.get(made.id), run = runs[made.id] || {};
+        const result = results.get(made.id), run = (Object.hasOwn(runs, made.id) && runs[made.id]) || {};
         tools.calls.push({
           id: made.id, name: made.function?.name || made.name || "tool", arguments: made.function?.arguments ?? made.arguments ?? "",
           result: result ? result.content : run.result, done: Boolean(result) || run.result !== undefined,

@@ -4,7 +4,7 @@ import { call, forgetKey, read } from "./wire.js";
 import { nextChoices } from "./conversations.js";
 import { plural, when, written } from "./text.js";
 import { Choice, Link, Page } from "./page.js";
-import { LINKS } from "./sidebar.js";
+import { linksFor } from "./sidebar.js";
 import { me, theme } from "./app.js";
 
 const MODES = [["", "do as configured"], ["plan", "only look and plan"], ["guarded", "work within its folder"], ["full", "do everything"]];
@@ -36,7 +36,7 @@ export default class Settings extends Component {
     const isOperator = me.value?.role === "operator", isReader = me.value?.scope === "read";
     return html`<${Page} title="Settings" said=${said}>
       <p class="quiet">${me.value ? "You are " + me.value.person + (isOperator ? ", the operator." : ".") : ""}${me.value ? " Hermes " + me.value.version + "." : ""}</p>
-      <nav class="tabs only-phone" aria-label="More pages">${LINKS.map(([address, name, glyph]) => html`<${Link} key=${address} to=${address}><span aria-hidden="true">${glyph}</span> ${name}<//>`)}</nav>
+      <nav class="tabs only-phone" aria-label="More pages">${linksFor(me.value).map(([address, name, glyph]) => html`<${Link} key=${address} to=${address}><span aria-hidden="true">${glyph}</span> ${name}<//>`)}</nav>
       <h2>This browser</h2>
       <div class="chips"><${Choice} label="Theme" options=${["system", "light", "dark"].map((name) => [name, name])} value=${theme.value} choose=${(name) => { theme.value = name; }} />
         <${Choice} label="Which key sends" options=${[["enter", "Enter sends"], ["ctrl", "Ctrl-Enter sends"]]} value=${enter} choose=${(name) => { localStorage.setItem("hermes.enter", name); this.setState({ enter: name }); }} /></div>

@@ -11,12 +11,14 @@ export const NAMES = { __proto__: null, tui: "terminal or web", cli: "terminal" 
 
 export const LINKS = [["/find", "Find", "⌕"], ["/inbox", "Inbox", "✉"], ["/jobs", "Jobs", "◷"], ["/usage", "Usage", "◔"], ["/state", "State", "♥"], ["/settings", "Settings", "⚙"]];
 
+export const linksFor = (person) => LINKS.filter(([address]) => address !== "/state" || !person || person.role === "operator");
+
 export function Sidebar() {
   const rows = list.value, here = place.value;
   let day = "";
   return html`<nav class="side" aria-label="Conversations">
     <div class="row top"><strong class="grow">Hermes</strong><button type="button" class="main" onClick=${() => { startNew(); go("/"); }}>New</button></div>
-    <ul class="pages">${LINKS.map(([address, name, glyph]) => html`<li key=${address}><a href=${address} aria-current=${here.path === address ? "page" : undefined} onClick=${(event) => follow(event, address)}>
+    <ul class="pages">${linksFor(me.value).map(([address, name, glyph]) => html`<li key=${address}><a href=${address} aria-current=${here.path === address ? "page" : undefined} onClick=${(event) => follow(event, address)}>
       <span aria-hidden="true">${glyph}</span> ${name}${address === "/inbox" && needs.value ? html` <span class="badge" aria-label=${needs.value + " need you"}>${needs.value}</span>` : null}</a></li>`)}</ul>
     <div class="list" tabindex="0" role="region" aria-label="All conversations">${rows === null ? html`<p class="quiet">${link.value === "online" ? "…" : ""}</p>` : rows.length ? html`<ul>${rows.map((row) => {
       const at = row.last_active || row.started_at, name = dayName(at), first = name !== day;

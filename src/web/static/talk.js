@@ -46,7 +46,11 @@ class Chunk extends Component {
 }
 const dayOf = (row) => (row?.message?.timestamp ? dayKey(row.message.timestamp) : "");
 
-function Row({ row, day, at, live, actions }) {
+/** One row; what cannot be drawn, however it was made, takes nothing else with it. */
+class Row extends Component {
+ componentDidCatch(error) { this.setState({ broken: String(error?.message || error) }); }
+ render({ row, day, at, live, actions }, { broken }) {
+  if (broken) return html`<p class="warn">This cannot be shown: ${broken}</p>`;
   const { message } = row, time = message.timestamp;
   const marks = message.id != null && message.id === at ? " here" : "";
   const isNewDay = time && dayKey(time) !== day;
@@ -59,6 +63,7 @@ function Row({ row, day, at, live, actions }) {
         ${row.kind === "user" ? html`<p class="own">${textOf(message.content)}</p>` : html`<${Markdown} text=${textOf(message.content)} open=${false} />`}
         <${Marks} message=${message} kind=${row.kind} actions=${actions} />
       </article>`}<//>`;
+ }
 }
 
 /** What can be done with a message; seen when it is pointed at or has the focus. */
@@ -175,7 +180,8 @@ export class Talk extends Component {
     const chunks = chunksOf(rows, conversation.breaks);
     const info = state?.info, stream = !past && state?.stream;
     const isEmpty = !rows.length && !unsent.length && !stream && !state?.waiting.length;
-    const name = info?.title || (isEmpty ? "New conversation" : "Conversation");
+    const isGone = !state && !conversation.isNew && Boolean(conversation.error.value);
+    const name = isGone ? "Not here" : info?.title || (isEmpty ? "New conversation" : "Conversation");
     const base = "/c/" + encodeURIComponent(key), then = past && this.props.at ? "?at=" + past.at : "";
     return html`<section class="talk" aria-label="Conversation">
       <header class="bar">
@@ -183,7 +189,7 @@ export class Talk extends Component {
           : html`<form class="grow" onSubmit=${(event) => { event.preventDefault(); this.rename(title); }}><input aria-label="Title" value=${title} ref=${(field) => field?.focus()} onBlur=${() => this.setState({ title: null })}
             onInput=${(event) => this.setState({ title: event.target.value })} /></form>`}
         ${info ? html`<span class="quiet facts">${info.model}${info.usage?.context_percent ? html` · ${Math.round(info.usage.context_percent)} %` : null}</span>` : null}
-        ${conversation.isNew ? null : html`<nav aria-label="This conversation">${[["history", "History"], ["turn", "Turns"], ["files", "Files"]].map(([page, label]) =>
+        ${conversation.isNew || isGone ? null : html`<nav aria-label="This conversation">${[["history", "History"], ["turn", "Turns"], ["files", "Files"]].map(([page, label]) =>
           html`<a href=${base + "/" + page} aria-current=${panel === page ? "page" : undefined} onClick=${(event) => { event.preventDefault(); go((panel === page ? base : base + "/" + page) + then); }}>${label}</a>`)}</nav>`}
       </header>
       ${past ? html`<div class="then" role="status"><span>${past.frame || "This is how it was" + (whenOf(past) ? " on " + whenOf(past) : "")}.</span>
@@ -213,7 +219,7 @@ export class Talk extends Component {
       </div>
       <${Announcer} state=${state} />
       ${said ? html`<p class="warn middle" role="alert">${said}</p>` : null}
-      ${past ? null : html`<${Composer} conversation=${conversation} ref=${(composer) => { this.composer = composer; }} readOnly=${me.value?.scope === "read"} onSend=${() => { this.stuck = true; }} />`}
+      ${past || isGone ? null : html`<${Composer} conversation=${conversation} ref=${(composer) => { this.composer = composer; }} readOnly=${me.value?.scope === "read"} onSend=${() => { this.stuck = true; }} />`}
     </section>`;
   }
 }

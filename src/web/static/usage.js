@@ -27,7 +27,7 @@ export default class Usage extends Component {
     const groups = isCount && !found.counted.length ? [""] : mostFirst(parts, isCount ? "count" : measure);
     const values = new Map(parts.map((part) => [part.day + "\0" + part.group, part]));
     const value = (one, group) => (isCount && !found.counted.length ? found.messages[one] || 0 : values.get(one + "\0" + group)?.[isCount ? "count" : measure] || 0);
-    const name = (group) => found.names[group] || group || (isCount && by === "model" ? "all" : "operator");
+    const name = (group) => (Object.hasOwn(found.names, group) && found.names[group]) || written(group) || (isCount && by === "model" ? "all" : "operator");
     const since = (back) => { const from = dayKey(now - (back - 1) * 86400); return { cost: sum(found.spent, from, "cost_usd"), tokens: sum(found.spent, from, "tokens"), messages: Object.entries(found.messages).filter(([one]) => one >= from).reduce((total, [, count]) => total + count, 0) }; };
     const tiles = [["Today", 1], ["7 days", 7], [days + " days", days]].filter(([, back], at) => !at || at === 2 || back < days);
     const bys = [["model", "by model"], ["source", "by source"], ["tool", "by tool"]];

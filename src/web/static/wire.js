@@ -24,9 +24,9 @@ export const hasKey = () => Boolean(localStorage.getItem(KEY));
 export function forgetKey() { localStorage.removeItem(KEY); }
 export const on = (what, listener) => { listeners[what].add(listener); return () => listeners[what].delete(listener); };
 
-/** Ask for something that changes nothing; it is asked again after a cut. */
+/** Ask for something that changes nothing; it is asked again after a cut. @param {string} method @returns {Promise<any>} */
 export const read = (method, params = {}) => ask(method, params, true);
-/** Have something done; fails with `cut` if nobody knows whether it was. */
+/** Have something done; fails with `cut` if nobody knows whether it was. @param {string} method @returns {Promise<any>} */
 export const call = (method, params = {}) => ask(method, params, false);
 
 function ask(method, params, again) {

@@ -1,0 +1,1 @@
+export const useEffect: any, useLayoutEffect: any, useRef: any, useState: any, useMemo: any;
