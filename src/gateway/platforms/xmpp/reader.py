@@ -354,7 +354,7 @@ class Reader:
             addressed = without_address(text, room.nick or room.wanted)
             is_answer = said.answers_whom == f"{room.jid}/{room.nick}"
             is_for_us = is_for_us or addressed is not None or is_answer
-            text = text if addressed is None else addressed
+            text = addressed or text
         source = SessionSource(
             adapter.platform,
             said.chat,
