@@ -60,26 +60,6 @@ async def telegram(folder: Path) -> AsyncIterator[Place]:
 
 
 @place
-async def xmpp(folder: Path) -> AsyncIterator[Place]:
-    from .xmpp_chats import XmppPlace
-    from .xmpp_server import Files, Person, Prosody, Wire
-
-    server = Prosody(folder)
-    server.start()
-    try:
-        async with (
-            Wire(server.port) as wire,
-            Files() as files,
-            Person(server, server.add_account("ann")) as ann,
-        ):
-            played = XmppPlace(server, wire, files, ann, folder, with_room=True)
-            yield played
-            await played.close()
-    finally:
-        server.stop()
-
-
-@place
 async def discord(folder: Path) -> AsyncIterator[Place]:
     from .discord_api import DiscordApi
     from .discord_chats import DiscordPlace
@@ -149,7 +129,7 @@ async def xmpp(folder: Path) -> AsyncIterator[Place]:
             Files() as files,
             Person(server, server.add_account("ann")) as ann,
         ):
-            played = XmppPlace(server, wire, files, ann, folder)
+            played = XmppPlace(server, wire, files, ann, folder, with_room=True)
             yield played
             await played.close()
     finally:
