@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import itertools
 import os
@@ -28,6 +29,7 @@ from ..ports import free_port
 from ..programs import find_program
 from .adapter_conformance import Place, until
 from .chats import CONFIG, Chats, echo
+from .irc_services import LINK_PASSWORD
 
 _CONFIG = """\
 [Global]
@@ -47,6 +49,29 @@ DNS = no
 Ident = no
 PAM = no
 """
+_INSPIRCD = """\
+<server name="irc.test.local" description="for tests" network="Test" id="1AA">
+<admin name="Nobody" nick="nobody" email="nobody@localhost">
+<bind address="127.0.0.1" port="{port}" type="clients">
+<bind address="127.0.0.1" port="{tls_port}" type="clients" sslprofile="own">
+<bind address="127.0.0.1" port="{link_port}" type="servers">
+<module name="ssl_gnutls">
+<sslprofile name="own" provider="gnutls" certfile="{folder}/cert.pem" keyfile="{folder}/key.pem">
+<module name="cap"><module name="ircv3"><module name="ircv3_accounttag">
+<module name="ircv3_servertime"><module name="ircv3_msgid"><module name="ircv3_ctctags">
+<module name="services_account"><module name="sasl"><module name="spanningtree">
+<link name="services.test.local" ipaddr="127.0.0.1" port="{link_port}" allowmask="127.0.0.1"
+ recvpass="{password}" sendpass="{password}">
+<uline server="services.test.local" silent="yes">
+<sasl target="services.test.local" requiressl="no">
+<connect allow="*" timeout="60" pingfreq="600" resolvehostnames="no" useident="no"
+ localmax="1000" globalmax="1000" threshold="100000" fakelag="no" commandrate="1000000"
+ hardsendq="4194304" softsendq="1048576" recvq="262144">
+<options casemapping="ascii" fixedpart="" splitwhois="no">
+<performance quietbursts="yes" clonesonconnect="no">
+<files motd="{folder}/motd">
+<class name="none"><type name="none" classes="none">
+"""
 _TLS = """\
 [SSL]
 CertFile = {folder}/cert.pem
@@ -55,18 +80,18 @@ Ports = {port}
 """
 
 
-class Ngircd:
-    """The server, on the loopback."""
+class IrcServer:
+    """A server on the loopback."""
 
-    def __init__(self, folder: Path, *, tls: bool = False) -> None:
-        self._program = find_program("ngircd", "ngircd")
+    port: int
+    tls_port: int
+    tilde = ""
+    """What stands before the names of people whose machines vouch for nothing."""
+
+    def __init__(self, folder: Path, command: list[str]) -> None:
         self._folder = folder
-        self.port, self.tls_port = free_port(), free_port()
-        config = _CONFIG.format(port=self.port)
-        if tls:
-            make_certificate(folder)
-            config += _TLS.format(folder=folder, port=self.tls_port)
-        (folder / "ngircd.conf").write_text(config)
+        self._command = command
+        self.certificate = folder / "cert.pem"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -76,9 +101,8 @@ class Ngircd:
                 path.chmod(0o755)
         with (self._folder / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                [self._program, "-n", "-f", str(self._folder / "ngircd.conf")],
-                stdout=output, stderr=output,
-            )  # fmt: skip
+                self._command, stdout=output, stderr=output, cwd=self._folder
+            )
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and self._process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
@@ -92,6 +116,44 @@ class Ngircd:
             self._process.terminate()
             self._process.wait(timeout=10)
             self._process = None
+
+
+class Ngircd(IrcServer):
+    """A small server, without accounts."""
+
+    tilde = "~"
+
+    def __init__(self, folder: Path, *, tls: bool = False) -> None:
+        program = find_program("ngircd", "ngircd")
+        super().__init__(folder, [program, "-n", "-f", str(folder / "ngircd.conf")])
+        self.port, self.tls_port = free_port(), free_port()
+        config = _CONFIG.format(port=self.port)
+        if tls:
+            make_certificate(folder)
+            config += _TLS.format(folder=folder, port=self.tls_port)
+        (folder / "ngircd.conf").write_text(config)
+
+
+class Inspircd(IrcServer):
+    """A larger one, with IRCv3, which takes accounts from a server of services."""
+
+    def __init__(self, folder: Path) -> None:
+        program = find_program("inspircd", "inspircd")
+        config = folder / "inspircd.conf"
+        command = [program, f"--config={config}", "--nofork", "--nopid"]
+        super().__init__(folder, [*command, *(["--runasroot"] if os.geteuid() == 0 else [])])
+        self.port, self.tls_port, self.link_port = free_port(), free_port(), free_port()
+        make_certificate(folder)
+        (folder / "motd").write_text("hello\n")
+        config.write_text(
+            _INSPIRCD.format(
+                folder=folder,
+                port=self.port,
+                tls_port=self.tls_port,
+                link_port=self.link_port,
+                password=LINK_PASSWORD,
+            )
+        )
 
 
 def make_certificate(folder: Path, *more: str) -> None:
@@ -111,14 +173,32 @@ class Person:
 
     _tokens = itertools.count(1)
 
-    def __init__(self, port: int, nick: str, *channels: str, real_name: str = "") -> None:
+    def __init__(
+        self,
+        server: IrcServer,
+        nick: str,
+        *channels: str,
+        real_name: str = "",
+        login: tuple[str, str] | None = None,
+    ) -> None:
+        """`login` is an account of the network's services, and its password."""
         self.nick = nick
+        self._tilde, port = server.tilde, server.port
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._buffer = b""
         self.heard: list[tuple[str, str, str]] = []
         """Who wrote, whereto, and what."""
         self._present = False
+        if login is not None:
+            self.write("CAP REQ :sasl")
         self.write(f"NICK {nick}", f"USER {nick} 0 * :{real_name or nick}")
+        if login is not None:
+            self.write("AUTHENTICATE PLAIN")
+            self.read_until("AUTHENTICATE ")
+            said = "\0".join(("", *login))
+            self.write(f"AUTHENTICATE {base64.b64encode(said.encode()).decode()}")
+            self.read_until(" 903 ")
+            self.write("CAP END")
         self.read_until(" 376 ")
         for channel in channels:
             self.write(f"JOIN {channel}")
@@ -127,7 +207,7 @@ class Person:
     @property
     def mask(self) -> str:
         """By what a server without accounts knows them."""
-        return f"{self.nick}!~{self.nick}@127.0.0.1".lower()
+        return f"{self.nick}!{self._tilde}{self.nick}@127.0.0.1".lower()
 
     def write(self, *lines: str) -> None:
         self._socket.sendall("".join(f"{line}\r\n" for line in lines).encode())
@@ -264,7 +344,8 @@ class Between:
     async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.readline():
             if b" PRIVMSG " in data[:200]:
-                data = b"@msgid=m%d " % next(self._ids) + data
+                if not data.startswith(b"@"):  # the server has ids of its own
+                    data = b"@msgid=m%d " % next(self._ids) + data
                 self.to_us.append(data)
             writer.write(data)
         writer.close()
@@ -292,9 +373,9 @@ class IrcPlace(Place):
         "chat_is_deleted": "an answer waits until its person is there again",
     }
 
-    def __init__(self, between: Between, server: Ngircd) -> None:
+    def __init__(self, between: Between, server: IrcServer) -> None:
         self._between, self._server = between, server
-        self._ann = Person(server.port, "ann")
+        self._ann = Person(server, "ann")
         self._others: dict[int, Person] = {}
         self.chat_id = self.user_id = self._ann.mask
         extra = settings(between.port, max_lines=100_000)
@@ -339,7 +420,7 @@ class IrcPlace(Place):
     async def another_says(self, number: int, text: str, name: str = "") -> str:
         if number not in self._others:
             real_name = _as_line(name)
-            self._others[number] = Person(self._server.port, f"p{number}", real_name=real_name)
+            self._others[number] = Person(self._server, f"p{number}", real_name=real_name)
         self._others[number].say("hermes", text)
         return self._others[number].mask
 

@@ -138,7 +138,7 @@ async def xmpp(folder: Path) -> AsyncIterator[Place]:
             Files() as files,
             Person(server, server.add_account("ann")) as ann,
         ):
-            played = XmppPlace(server, wire, files, ann, folder)
+            played = XmppPlace(server, wire, files, ann, folder, with_room=True)
             yield played
             await played.close()
     finally:

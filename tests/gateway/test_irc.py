@@ -15,20 +15,48 @@ from gateway.config import Platform, PlatformConfig
 from gateway.platforms.base import SendError
 from gateway.platforms.irc import inbound
 from gateway.platforms.irc.adapter import IrcAdapter
+from gateway.platforms.irc.client import IrcError
 
 from .adapter_conformance import AdapterConformance, until
-from .irc_network import Between, IrcPlace, Ngircd, Person, running, settings
+from .irc_network import (
+    Between,
+    Inspircd,
+    IrcPlace,
+    IrcServer,
+    Ngircd,
+    Person,
+    running,
+    settings,
+)
+from .irc_services import PASSWORD, services
 from .paste_service import PasteService
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ngircd]:
-    server = Ngircd(tmp_path_factory.mktemp("ngircd"), tls=True)
+def ngircd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ngircd]:
+    server = Ngircd(tmp_path_factory.mktemp("irc"), tls=True)
     try:
         server.start()
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def inspircd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspircd]:
+    server = Inspircd(tmp_path_factory.mktemp("irc"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=["ngircd", "inspircd"])
+def server(request: pytest.FixtureRequest) -> IrcServer:
+    """Each in turn; where one is not installed, its half is skipped."""
+    server: IrcServer = request.getfixturevalue(request.param)
+    return server
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +69,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestConformance(AdapterConformance):
     @pytest.fixture
-    async def place(self, server: Ngircd) -> AsyncIterator[IrcPlace]:
-        async with Between(server.port) as between:
-            place = IrcPlace(between, server)
+    async def place(self, ngircd: Ngircd) -> AsyncIterator[IrcPlace]:
+        async with Between(ngircd.port) as between:
+            place = IrcPlace(between, ngircd)
             yield place
             place.close()
 
@@ -52,13 +80,13 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def ann(server: Ngircd) -> Iterator[Person]:
-    person = Person(server.port, f"ann{next(_numbers)}", "#garden")
+def ann(server: IrcServer) -> Iterator[Person]:
+    person = Person(server, f"ann{next(_numbers)}", "#garden")
     yield person
     person.close()
 
 
-async def test_asked_and_answered(tmp_path: Path, server: Ngircd, ann: Person) -> None:
+async def test_asked_and_answered(tmp_path: Path, server: IrcServer, ann: Person) -> None:
     async with running(tmp_path, server.port, [ann.mask]) as chats:
         ann.say("hermes", "hello \x02you\x02 \x034,2red")
         assert await ann.wait_for(bool) == ["re: hello you red"]
@@ -73,9 +101,9 @@ async def test_asked_and_answered(tmp_path: Path, server: Ngircd, ann: Person) -
         assert chats.model.calls == 2
 
 
-async def test_a_channel_by_mention(tmp_path: Path, server: Ngircd, ann: Person) -> None:
+async def test_a_channel_by_mention(tmp_path: Path, server: IrcServer, ann: Person) -> None:
     extra = {"channels": ["#Garden"]}
-    bob = Person(server.port, f"bob{next(_numbers)}", "#garden")
+    bob = Person(server, f"bob{next(_numbers)}", "#garden")
     allowed = [ann.mask, bob.mask]
     async with running(tmp_path, server.port, allowed, extra=extra) as chats:
         ann.say("#garden", "others use hermes")
@@ -100,9 +128,9 @@ async def test_a_channel_by_mention(tmp_path: Path, server: Ngircd, ann: Person)
 
 
 async def test_a_stranger_is_let_in_with_a_code_and_not_by_name(
-    tmp_path: Path, server: Ngircd
+    tmp_path: Path, server: IrcServer
 ) -> None:
-    eve = Person(server.port, "eve")
+    eve = Person(server, "eve")
     async with running(tmp_path, server.port) as chats:
         eve.say("hermes", "hello?")
         said = " ".join(await eve.wait_for(bool))
@@ -111,10 +139,12 @@ async def test_a_stranger_is_let_in_with_a_code_and_not_by_name(
         eve.say("hermes", "now?")
         await eve.wait_for(lambda texts: "re: now?" in texts)
         eve.write("NICK eva")
-        mallory = Person(server.port, "eve")
+        eve.settle()
+        mallory = Person(server, "eve")
         mallory.write("NICK eve")
-        mallory._socket.close()
-        other = Person(server.port, "mallory")
+        mallory.close()
+        other = Person(server, "mallory")
+        await until(lambda: not other.sees("eve"))
         other.write("NICK eve")
         other.settle()
         other.nick = "eve"
@@ -131,7 +161,7 @@ async def test_a_stranger_is_let_in_with_a_code_and_not_by_name(
 
 
 async def test_who_has_no_account_is_told_so_once(
-    tmp_path: Path, server: Ngircd, ann: Person
+    tmp_path: Path, server: IrcServer, ann: Person
 ) -> None:
     extra = {"require_account": True}
     async with running(tmp_path, server.port, [ann.mask], extra=extra) as chats:
@@ -145,8 +175,33 @@ async def test_who_has_no_account_is_told_so_once(
         assert chats.model.calls == 0
 
 
+async def test_people_are_known_by_their_accounts_whatever_their_names(
+    tmp_path: Path, inspircd: Inspircd
+) -> None:
+    with services(inspircd.link_port):
+        extra = {"require_account": True, "account": "bot", "password": "wrong"}
+        refused = IrcAdapter(PlatformConfig(extra=settings(inspircd.port, **extra)), ignored)
+        with pytest.raises(IrcError, match="IRC_PASSWORD"):
+            await refused.connect()
+        extra["password"] = PASSWORD
+        ann = Person(inspircd, "nightingale", login=("Ann", PASSWORD))
+        eve = Person(inspircd, "ann")
+        async with running(tmp_path, inspircd.port, ["ann"], extra=extra) as chats:
+            ann.say("hermes", "hello")
+            assert await ann.wait_for(bool) == ["re: hello"]
+            eve.say("hermes", "I am ann")
+            assert await eve.wait_for(bool) == [inbound.NO_ACCOUNT]
+            assert set(chats.runner.session_store._entries) == {"agent:main:irc:dm:ann"}
+            adapter = chats.runner.adapters[Platform.IRC]
+            await adapter.send("ann", "for Ann, under whatever name")
+            assert ann.texts()[1:] == ["for Ann, under whatever name"]
+            assert chats.model.calls == 1
+        ann.close()
+        eve.close()
+
+
 async def test_leave_is_asked_for_and_given_in_the_chat(
-    tmp_path: Path, server: Ngircd, ann: Person
+    tmp_path: Path, server: IrcServer, ann: Person
 ) -> None:
     for answer, expected in (("!approve", False), ("!deny", True), ("1", False)):
         victim = tmp_path / "victim"
@@ -164,13 +219,13 @@ async def test_leave_is_asked_for_and_given_in_the_chat(
             chats.model.assert_done()
 
 
-async def test_a_taken_nickname_and_tls(tmp_path: Path, server: Ngircd, ann: Person) -> None:
-    taken = Person(server.port, "hermes")
+async def test_a_taken_nickname_and_tls(tmp_path: Path, server: IrcServer, ann: Person) -> None:
+    taken = Person(server, "hermes")
     extra = {"server": f"localhost:{server.tls_port}", "tls": True, "nick": "hermes"}
-    strict = IrcAdapter(PlatformConfig(extra=settings(0, **extra)), inbound_ignored)
+    strict = IrcAdapter(PlatformConfig(extra=settings(0, **extra)), ignored)
     with pytest.raises(ConnectionError, match="cannot be reached"):
         await strict.connect()
-    extra["ca_file"] = str(next(tmp_path.parent.glob("ngircd*/cert.pem")))
+    extra["ca_file"] = str(server.certificate)
     async with running(tmp_path, server.port, [ann.mask], extra=extra) as chats:
         ann.say("hermes_", "hello")
         assert await ann.wait_for(bool, by="hermes_") == ["re: hello"]
@@ -184,12 +239,12 @@ async def test_a_taken_nickname_and_tls(tmp_path: Path, server: Ngircd, ann: Per
         assert await ann.wait_for(bool, by="hermes") == ["re: and now?"]
 
 
-async def inbound_ignored(event: object) -> None:
+async def ignored(event: object) -> None:
     """Takes everything."""
 
 
 async def test_it_comes_back_and_sends_what_is_owed(
-    tmp_path: Path, server: Ngircd, ann: Person
+    tmp_path: Path, server: IrcServer, ann: Person
 ) -> None:
     goes_on = asyncio.Event()
     steps = [say(goes_on, "the answer"), say("re: two")]
@@ -210,7 +265,7 @@ async def test_it_comes_back_and_sends_what_is_owed(
 
 
 async def test_an_answer_that_may_have_been_shown_is_reported_and_not_repeated(
-    tmp_path: Path, server: Ngircd, ann: Person
+    tmp_path: Path, server: IrcServer, ann: Person
 ) -> None:
     async with Between(server.port) as between, running(
         tmp_path, between.port, [ann.mask]
@@ -230,7 +285,7 @@ async def test_an_answer_that_may_have_been_shown_is_reported_and_not_repeated(
 
 
 async def test_a_long_answer_is_cut_into_lines_and_its_rest_is_pasted(
-    tmp_path: Path, server: Ngircd, ann: Person
+    tmp_path: Path, server: IrcServer, ann: Person
 ) -> None:
     note = tmp_path / "note.txt"
     note.write_text("what the note says")
@@ -255,7 +310,7 @@ async def test_a_long_answer_is_cut_into_lines_and_its_rest_is_pasted(
 
 
 async def test_hostile_texts_say_nothing_else_to_the_server(
-    tmp_path: Path, server: Ngircd, ann: Person
+    tmp_path: Path, server: IrcServer, ann: Person
 ) -> None:
     hostile = "one\r\nQUIT :bye\x00\x01DCC SEND x\x01\r\n:x PRIVMSG #a :two\u2028\ud83d three"
     async with running(tmp_path, server.port, [ann.mask], [say(hostile)]):

@@ -24,7 +24,7 @@ from gateway.platforms.xmpp.adapter import XmppAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 
-from .adapter_conformance import Place
+from .adapter_conformance import Place, until
 from .chats import CONFIG, Chats, echo
 from .xmpp_server import Files, Person, Prosody, Wire
 
@@ -67,13 +67,28 @@ async def ignore(event: MessageEvent) -> None:
     """Takes everything."""
 
 
+IN_ROOM = 4
+"""From this number on, people write in the room."""
+
+
 class XmppPlace(Place):
     """A direct chat on the server, and as many others as are wanted."""
 
     adapter: XmppAdapter
-    crowd = 20
+    crowd = 10
 
-    def __init__(self, server: Prosody, wire: Wire, files: Files, ann: Person, home: Path) -> None:
+    def __init__(
+        self,
+        server: Prosody,
+        wire: Wire,
+        files: Files,
+        ann: Person,
+        home: Path,
+        *,
+        with_room: bool = False,
+    ) -> None:
+        """`with_room` has some of the others write in a room that they share."""
+        self._room = server.room() if with_room else ""
         self._server, self._wire, self._files, self._ann = server, wire, files, ann
         self._others: dict[int, Person] = {}
         self.chat_id = self.user_id = ann.jid
@@ -82,6 +97,8 @@ class XmppPlace(Place):
             self._me,
             server=f"127.0.0.1:{wire.port}",
             media_hosts=[files.url.removeprefix("http://")],
+            rooms=[self._room] if with_room else [],
+            nick="hermes",
         )
         config = PlatformConfig(enabled=True, allow_all=True, extra=section)
         self.adapter = XmppAdapter(config, StandaloneHost(config, ignore, home))
@@ -124,15 +141,41 @@ class XmppPlace(Place):
     def texts(self) -> list[str]:
         return self._ann.texts(self._me)
 
-    async def another_says(self, number: int, text: str, name: str = "") -> str:
+    async def person_leaves(self, text: str, number: int = 0) -> str:
+        if not self._room or number < IN_ROOM:
+            return await super().person_leaves(text, number)
+        person = await self._in_room(number)
+        person.write(self._room, f"hermes: {text}")
+        return self._room
+
+    async def prepare(self, home: Path) -> None:
+        await super().prepare(home)
+        if self._room:
+            await self._in_room(IN_ROOM)  # else there is no room
+
+    async def _in_room(self, number: int) -> Person:
+        person = await self._another(number)
+        if not any(self._room in one.get("from", "") for one in person.presences):
+            await person.join(self._room)
+        return person
+
+    async def _another(self, number: int) -> Person:
         if number not in self._others:
             person = Person(self._server, self._server.add_account("other"))
             self._others[number] = await person.__aenter__()
+        return self._others[number]
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        person = await self._another(number)
         nick = f"<nick xmlns='http://jabber.org/protocol/nick'>{escape(name)}</nick>"
-        self._others[number].write(self._me, text, more=nick if name else "")
-        return self._others[number].jid
+        person.write(self._me, text, more=nick if name else "")
+        return person.jid
 
     def texts_in(self, chat_id: str) -> list[str]:
+        if chat_id == self._room:
+            someone = self._others[max(self._others)]
+            names = (f"{chat_id}/hermes{more}" for more in ("", "_", "__"))
+            return [text for name in names for text in someone.texts(name)]
         return next(one for one in self._others.values() if one.jid == chat_id).texts(self._me)
 
     async def chat_is_deleted(self) -> None:
@@ -156,6 +199,9 @@ class XmppPlace(Place):
     async def is_there(self, home: Path) -> None:
         while not await self._ann.sees(f"{self._me}/hermes"):
             await asyncio.sleep(0.01)
+        # From its first time in the room on, what is said there is for us.
+        kept = home / "gateway" / "xmpp-place.json"
+        await until(lambda: not self._room or (kept.exists() and self._room in kept.read_text()))
 
     async def is_deserted(self) -> None:
         while await self._ann.sees(f"{self._me}/hermes"):

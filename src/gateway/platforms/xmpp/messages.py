@@ -115,9 +115,8 @@ def read_message(
         return None
     origin, reply = xml.find(f"{{{SID}}}origin-id"), xml.find(f"{{{REPLY}}}reply")
     replace = xml.find(f"{{{CORRECT}}}replace")
-    delay = xml.find(f"{{{DELAY}}}delay")
-    if when is None and delay is not None:
-        when = read_stamp(delay.get("stamp", ""))
+    if when is None:
+        when = _kept_since(xml, bare if in_room else me)
     occupant = xml.find(f"{{{OCCUPANT}}}occupant-id")
     attribute = clean(xml.get("id", ""))
     own_id = clean(origin.get("id", "")) if origin is not None else ""
@@ -169,6 +168,8 @@ def read_stamp(text: str) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    if not 2000 <= moment.year <= 9000:
+        return None  # no clock says so, and no time zone can be reckoned with
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
@@ -180,6 +181,17 @@ def without_address(text: str, nick: str) -> str | None:
         return text[match.end() :].strip()
     is_named = re.search(rf"(?<![\w@])@{name}(?![\w-])", text, re.IGNORECASE)
     return text if is_named else None
+
+
+def _kept_since(xml: ET.Element, by: str) -> datetime | None:
+    """When a message was said that our server kept for us, or the room did; None for one that has
+    come at once. What its sender says of that is nothing: a client may have waited itself."""
+    keepers = (by, by.rpartition("@")[2]) if "@" in by else (by,)
+    for delay in xml.iterfind(f"{{{DELAY}}}delay"):
+        keeper = delay.get("from", "")
+        if keeper in keepers or (not keeper and xml.get("type") == "groupchat"):
+            return read_stamp(delay.get("stamp", "")) or datetime.fromtimestamp(0, UTC)
+    return None
 
 
 def _stanza_id(xml: ET.Element, by: str) -> str:

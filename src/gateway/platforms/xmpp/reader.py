@@ -24,7 +24,7 @@ from ..base import MessageEvent, SendError
 from ..lanes import Lanes, hand_in
 from ..typed import as_command
 from . import stanzas
-from .archive import Archive, Kept
+from .archive import CLOCK_SECONDS, Archive, Kept
 from .client import Arrival, BrokenError, Client, RefusedError
 from .media import FetchError, fetch_file, name_of
 from .messages import Said, is_sure, read_message, without_address
@@ -75,8 +75,6 @@ class Reader:
         """Open once the archive is read of what was missed, by its address."""
         self._progress: dict[str, Progress] = {}
         self._overflowing = asyncio.Event()
-        self.taken = 0
-        """How many messages were handed in."""
 
     # Connections
 
@@ -268,13 +266,15 @@ class Reader:
         gate = self._gates[room.jid] = asyncio.Event()
         if not await rooms.look(client, room):
             return
-        mark = self.place.archives.get(room.jid)
+        mark, since = self.place.archives.get(room.jid), None
         if mark is None:
             is_kept = room.has_archive
-            mark = await self._end_of(archive) if is_kept else Mark("", now())
-            self.place.archives[room.jid] = mark
+            self.place.archives[room.jid] = (
+                await self._end_of(archive) if is_kept else Mark("", now())
+            )
             await self.save()
-        since = datetime.fromtimestamp(mark.at, UTC) if mark.at else None
+        elif mark.at:
+            since = datetime.fromtimestamp(mark.at - CLOCK_SECONDS, UTC)
         if not await rooms.enter(client, room, since):
             return
         if room.has_archive:
@@ -354,7 +354,7 @@ class Reader:
             addressed = without_address(text, room.nick or room.wanted)
             is_answer = said.answers_whom == f"{room.jid}/{room.nick}"
             is_for_us = is_for_us or addressed is not None or is_answer
-            text = text if addressed is None else addressed
+            text = addressed or text
         source = SessionSource(
             adapter.platform,
             said.chat,
@@ -377,7 +377,8 @@ class Reader:
         if not (is_for_us or adapter.host.expects(event)):
             return
         if not identity:
-            self._tell_later(said.chat, UNKNOWN, said.chat)
+            if said.when is None:
+                self._tell_later(said.chat, UNKNOWN, said.chat)
             return
         known = (said.chat, identity, said.name)
         if said.name and known in self._handed:
@@ -387,8 +388,8 @@ class Reader:
             return
         if not (event.text or said.urls):
             return
-        await self._hand_in(event, said)
-        self.taken += 1
+        if not await self._hand_in(event, said):
+            return
         if said.name:
             self._handed[known] = None
             while len(self._handed) > REMEMBERED:
@@ -401,17 +402,15 @@ class Reader:
         # Nobody can keep somebody else's message from being read by using its id.
         return f"{identity}:{name}" if said.in_room else name
 
-    async def _hand_in(self, event: MessageEvent, said: Said) -> None:
+    async def _hand_in(self, event: MessageEvent, said: Said) -> bool:
+        """Have a message stored, with its files; False if it never can be."""
         adapter = self._adapter
-        if not said.urls:
-            await hand_in(adapter.on_message, event)
-        elif await adapter.host.is_allowed(event.source):
+        if said.urls and await adapter.host.is_allowed(event.source):
             with adapter.host.expecting(event.source):
                 await self._fetch(event, said)
-                await hand_in(adapter.on_message, event)
-        else:
-            event.text = event.text or f"[{name_of(said.urls[0])}]"
-            await hand_in(adapter.on_message, event)
+                return await hand_in(adapter.on_message, event)
+        event.text = event.text or f"[{name_of(said.urls[0])}]"
+        return await hand_in(adapter.on_message, event)
 
     async def _fetch(self, event: MessageEvent, said: Said) -> None:
         """Fetch a message's files; one that cannot be had is named in its text."""

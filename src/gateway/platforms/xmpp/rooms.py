@@ -55,6 +55,8 @@ class Room:
     gives_ids: bool = False
     shown: dict[str, None] = field(default_factory=dict)
     """What we have said there, as the room has told us again, by its name."""
+    present: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while we are there."""
     entering: asyncio.Future[None] | None = None
 
     def identify(self, said: Said, *, archived: bool) -> str:
@@ -93,7 +95,7 @@ class Room:
             if is_ours:
                 self.nick = self._renamed_to(xml) if _RENAMED in codes else ""
                 if not self.nick:
-                    self.occupants.clear()
+                    self.leave()
                     log.warning("We are not in %s any more", self.jid)
             return
         if kind:
@@ -103,6 +105,7 @@ class Room:
         self.occupants[nick] = Occupant(real_jid(xml), given)
         if is_ours:
             self.nick = nick
+            self.present.set()
             if self.entering is not None and not self.entering.done():
                 self.entering.set_result(None)
 
@@ -111,8 +114,9 @@ class Room:
         return item.get("nick", "") if item is not None else ""
 
     def leave(self) -> None:
-        """The connection is gone."""
+        """We are not there any more."""
         self.nick = ""
+        self.present.clear()
         self.occupants.clear()
 
 

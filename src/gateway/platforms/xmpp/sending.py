@@ -36,8 +36,8 @@ EARLIER_SECONDS = 24 * 3600.0
 MOST_PAGES = 10
 REMEMBERED = 1000
 BUSY_SECONDS = 30.0
-AWAY_SECONDS = 5.0
-"""After which a text for a room is tried again in which we are not at the moment."""
+ENTER_SECONDS = 10.0
+"""How long a text waits for us to be in its room, before that counts as an attempt."""
 _PASSING = frozenset(
     {
         "internal-server-error", "resource-constraint", "remote-server-timeout",
@@ -70,9 +70,9 @@ class Sender:
         if key and await self._is_shown(chat_id, name):
             self._tried.pop(name, None)
             return name
-        first = time.time()
+        kind, first = await self._kind(chat_id), time.time()
         try:
-            await self._tell(stanzas.message(chat_id, self._kind(chat_id), name, text, url=url))
+            await self._tell(stanzas.message(chat_id, kind, name, text, url=url))
         except BrokenError as error:
             if not error.unsure:
                 raise SendError(f"XMPP: {error}") from error
@@ -90,7 +90,7 @@ class Sender:
     async def edit(self, chat_id: str, message_id: str, text: str) -> None:
         """Replace a text of ours (XEP-0308)."""
         name = secrets.token_hex(16)
-        kind = self._kind(chat_id)
+        kind = await self._kind(chat_id)
         try:
             await self._tell(stanzas.message(chat_id, kind, name, text, replaces=message_id))
         except BrokenError as error:
@@ -100,7 +100,7 @@ class Sender:
 
     def type(self, chat_id: str) -> None:
         """Show that an answer is being written; in rooms that is everybody's and nobody's."""
-        if self._kind(chat_id) == "chat":
+        if self._adapter.rooms.get(chat_id) is None:
             try:
                 self._adapter.client.post(stanzas.composing(chat_id))
             except BrokenError as error:
@@ -138,14 +138,17 @@ class Sender:
     async def _instead(self, chat_id: str, file: Path, why: str) -> str:
         return await self.send(chat_id, self._adapter.format(f"📎 `{file.name}` {why}."), None)
 
-    def _kind(self, chat_id: str) -> str:
+    async def _kind(self, chat_id: str) -> str:
         room = self._adapter.rooms.get(chat_id)
         if room is None:
             if "@" not in chat_id.partition("/")[0]:
                 raise SendError(f"XMPP: {chat_id!r} is no address", permanent=True)
             return "chat"
-        if not room.nick:
-            raise SendError(f"XMPP: we are not in {chat_id}", retry_after=AWAY_SECONDS)
+        try:
+            async with asyncio.timeout(ENTER_SECONDS):
+                await room.present.wait()
+        except TimeoutError:
+            raise SendError(f"XMPP: we are not in {chat_id}") from None
         return "groupchat"
 
     async def _tell(self, xml: ET.Element) -> None:
@@ -191,7 +194,7 @@ class Sender:
         room = self._adapter.rooms.get(chat_id)
         if room is not None and error.condition in _NOT_THERE:
             room.leave()  # it is entered again
-            return SendError(why, retry_after=AWAY_SECONDS)
+            return SendError(why)
         if error.kind == "wait":
             return SendError(why, retry_after=error.retry_after or BUSY_SECONDS)
         return SendError(why, permanent=error.condition not in _PASSING)
