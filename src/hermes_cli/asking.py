@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import os
-import select
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import TextIO
 
+from hermes_base.ready import wait_readable
 from hermes_cli.terminal_guard import visible
 from tools.base import LOOK_SECONDS, ApprovalRequest, Choice, ToolError
 
@@ -120,7 +120,7 @@ class TerminalAsker:
             print(prompt, end="", file=sys.stderr, flush=True)
             typed = b""
             while not is_stopped() and time.monotonic() < until:
-                ready, _, _ = select.select([terminal], [], [], 0.1)
+                ready = wait_readable([terminal.fileno()], 0.1)
                 if ready and not is_stopped():  # else what was typed is for the prompt
                     piece = os.read(terminal.fileno(), 4096)
                     typed += piece

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+
+from hermes_base.ready import wait_readable
 
 from .server import CHANNEL
 from .wake import Wake
@@ -49,7 +50,7 @@ class ServerWake(Wake):
                     log.info("Cannot listen for the server's notifications: %s", error)
                 wait = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
                 failures += 1
-                if select.select([ended], [], [], wait)[0]:
+                if wait_readable([ended], wait):
                     return
                 self._ring_all()
         finally:
@@ -63,7 +64,7 @@ class ServerWake(Wake):
     def _follow(self, connection: psycopg.Connection[Any], ended: int) -> bool:
         """Ring with every notification, until the end; False if the connection is lost."""
         while True:
-            ready = select.select([connection.fileno(), ended], [], [])[0]
+            ready = wait_readable([connection.fileno(), ended])
             if ended in ready:
                 return True
             connection.pgconn.consume_input()

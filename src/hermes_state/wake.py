@@ -28,6 +28,8 @@ import threading
 import time
 from pathlib import Path
 
+from hermes_base.ready import wait_readable
+
 log = logging.getLogger(__name__)
 
 AFTER_WRITE = (0.002, 0.010, 0.025, 0.045, 0.065, 0.085, 0.120, 0.200)
@@ -151,7 +153,7 @@ class Wake:
                 os.close(reports)
 
     def _look_often(self, ended: int) -> None:
-        while not select.select([ended], [], [], POLL_SECONDS)[0]:
+        while not wait_readable([ended], POLL_SECONDS):
             self.ring()
 
     def _follow_log(self, reports: int, ended: int) -> bool:

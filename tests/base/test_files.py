@@ -152,6 +152,7 @@ RENAMING = {
     "hermes_cli.home_backup": "a restored home is moved into its place",
     "hermes_cli.importers.hermes_home": "SQLite writes it",
     "hermes_cli.importers.home_parts": "folders",
+    "agent.meaning.fetch": "what comes over the network in parts",
     "agent.providers.embedded_fetch": "folders and what comes over the network in parts",
 }
 """Who else gives a file its final name, and why."""

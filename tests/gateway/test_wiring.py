@@ -23,6 +23,6 @@ def test_only_what_starts_the_gateway_knows_the_runner() -> None:
     modules = {
         path.relative_to(GATEWAY).with_suffix("").as_posix()
         for path in GATEWAY.rglob("*.py")
-        if names_the_runner(path)
+        if names_the_runner(path) and path.parent.name != "conformance"  # starts one, to check
     }
     assert modules == KNOW_THE_RUNNER, "hand it what it needs, from GatewayRunner"

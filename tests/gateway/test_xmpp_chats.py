@@ -272,6 +272,7 @@ async def test_an_invitation_of_a_friend_is_followed_on_our_own_server(
             await ann.until(lambda: bool(adapter_of(chats).rooms.get(room).nick))
             assert adapter_of(chats).rooms.get(other) is None
         async with xmpp_gateway(tmp_path, section, [ann.jid]) as chats:
+            await ann.until(lambda: bool(adapter_of(chats).rooms.get(room)))
             await ann.until(lambda: bool(adapter_of(chats).rooms.get(room).nick))
             await ann.say(room, "hermes: still here?")
             assert await ann.wait_for(1, f"{room}/hermes") == ["re: still here?"]

@@ -16,12 +16,13 @@ PROJECT, USER = Path("/home/ada/project"), Path("/home/ada")
 
 CHANGING = {
     "sessions": {"export", "import", "rename", "branch", "delete", "prune", "archive", "repair",
-                 "optimize"},
+                 "optimize", "meaning"},
     "model": {"set", "pull"}, "config": {"set"}, "tools": {"disable", "enable"},
     "approvals": {"revoke"}, "memory": {"add", "edit", "remove", "undo"},
     "plugins": {"enable", "disable"}, "skills": {"share", "remove"},
     "hooks": {"doctor", "accept", "revoke", "test"}, "mcp": {"serve", "list"},
-    "gateway": {"run", "start", "stop", "restart", "setup", "install"},
+    "gateway": {"run", "start", "stop", "restart", "setup", "install", "new-platform",
+                "matrix"},
     "store": {"move", "put-files"}, "pairing": {"approve", "revoke"},
     "people": {"add", "rename", "merge", "unmerge", "role", "limit", "workspace", "remove",
                "code", "join"},

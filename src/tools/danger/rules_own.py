@@ -19,7 +19,7 @@ READING: dict[str, tuple[str, ...]] = {
     "tools": ("", "list", "show"),
     "approvals": ("", "list"),
     "skills": ("", "list", "show"),
-    "memory": ("", "show", "history"),
+    "memory": ("", "show", "find", "history"),
     "plugins": ("list",),
     "hooks": ("list",),
     "gateway": ("status",),
