@@ -293,7 +293,7 @@ async def test_nothing_is_sent_by_a_gateway_that_may_have_lost_its_platform(
             await local.edit("1", local.shown[0].id, "after")
         assert local.texts() == ["before"]
         await until(lambda: Platform.LOCAL not in chats.runner.adapters)
-        assert not local.connected
+        await until(lambda: not local.connected)
         monkeypatch.undo()
         await until(lambda: Platform.LOCAL in chats.runner.adapters)
         (lease,) = chats.db.list_platform_leases()

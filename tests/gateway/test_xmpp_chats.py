@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator
@@ -224,7 +225,11 @@ async def test_a_taken_nickname_and_a_room_that_throws_us_out(
             "<item nick='hermes_' role='none'/></query></iq>"
         )
         await ann.until(lambda: any('code="307"' in str(_xml(one)) for one in ann.presences))
-        await adapter.send(room, "I am back", key="k")  # it waits until we are
+        is_sent = False
+        while not is_sent:  # it waits until we are; before we have heard of it, it is refused
+            with contextlib.suppress(SendError):
+                await adapter.send(room, "I am back", key="k")
+                is_sent = True
         await ann.say(room, "hermes_: again")
         await ann.until(lambda: "re: again" in ann.texts(f"{room}/hermes_"))
 
