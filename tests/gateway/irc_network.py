@@ -264,6 +264,8 @@ class Person:
         return texts
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):  # the server may have closed it
+            self._socket.shutdown(socket.SHUT_RDWR)  # a forked child may hold it too
         self._socket.close()
 
 
