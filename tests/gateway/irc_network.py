@@ -265,6 +265,7 @@ class Person:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # the server may have closed it
+            self.write("QUIT")
             self._socket.shutdown(socket.SHUT_RDWR)  # a forked child may hold it too
         self._socket.close()
 
