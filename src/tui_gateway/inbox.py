@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from agent.home import hermes_home
 from conversation.door import Abandoned
 from hermes_base.process import is_gone, this_process
-from tools.objects.in_texts import put_pastes
 
 from . import live
 from .hub import Hub, Session
@@ -62,6 +61,8 @@ def accept(
     """
     db, key = hub.get_db(), live.current_key(session)
     if isinstance(content, str):
+        from tools.objects.in_texts import put_pastes  # with tools: not before it is ready
+
         put_pastes(db, hermes_home(), content, key)
     own = message_id or f"{time.time_ns():x}:{os.urandom(4).hex()}"
     # Two persons' clients may choose the same id.

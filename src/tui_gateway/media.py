@@ -15,7 +15,6 @@ from typing import Any
 
 from agent.home import hermes_home
 from hermes_state import OPERATOR
-from tools.files.guard import own_databases
 
 from .hub import Session
 
@@ -49,6 +48,8 @@ def image_kind(data: bytes) -> str | None:
 
 def read_file(path: Path, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes; BadMediaError otherwise."""
+    from tools.files.guard import own_databases  # with all file tools: not before it is ready
+
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
