@@ -244,6 +244,12 @@ def test_a_platform_is_set_up(cli: Any, answers: Answers) -> None:
     assert ".env: API_SERVER_KEY set" in said
 
 
+def test_a_password_keeps_its_spaces() -> None:
+    talk = Talk(lambda _: "x", lambda _: "secret ", lambda _: None)
+    assert talk.raw_secret("Password: ") == "secret "
+    assert Talk(is_silent=True).raw("Number: ") == ""
+
+
 # And back
 
 

@@ -63,17 +63,20 @@ class Talk:
             self.say(f"Answer with a number from 1 to {len(labels)}.")
 
     def raw(self, question: str) -> str:
-        """For questions of others: as `input`, with nothing to say when silent."""
-        return self._answer(self._ask, question, "")
+        """For questions of others: as `input`, spaces included; empty when silent."""
+        return self._typed(self._ask, question)
 
     def raw_secret(self, question: str) -> str:
         """As `raw`, not shown."""
-        return self._answer(self._ask_secret, question, "")
+        return self._typed(self._ask_secret, question)
 
     def _answer(self, ask: Ask, shown: str, default: str) -> str:
+        return self._typed(ask, shown).strip() or default
+
+    def _typed(self, ask: Ask, shown: str) -> str:
         if self.is_silent:
-            return default
-        answer = ask(shown).strip()
-        if answer.lower() == UNDO:
+            return ""
+        answer = ask(shown)
+        if answer.strip().lower() == UNDO:
             raise UndoAskedError
-        return answer or default
+        return answer
