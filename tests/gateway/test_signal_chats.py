@@ -13,7 +13,7 @@ import pytest
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway import delivery, supervision
-from gateway.config import PlatformConfig
+from gateway.config import Platform, PlatformConfig
 from gateway.delivery import BROKEN
 from gateway.platforms import lanes
 from gateway.platforms.base import SendError
@@ -21,6 +21,7 @@ from gateway.platforms.signal import client, errors, reader
 from gateway.platforms.signal.adapter import SignalAdapter
 from gateway.platforms.signal.client import SignalError
 from gateway.platforms.signal.unstored import Unstored
+from hermes_state import StoreUnavailableError
 
 from .adapter_conformance import running
 from .signal_chats import SignalPlace, section, signal_gateway
@@ -60,6 +61,25 @@ async def test_a_chat_and_a_group(tmp_path: Path) -> None:
             f"agent:main:signal:group:{CHAT}:{person(43)}",
         }
         assert len(daemon.receipts) == 1, "in a group nobody is told who has read what"
+
+
+async def test_a_message_waits_while_nobody_can_say_who_may_talk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is handed out once: passed over now, it would be lost."""
+    async with SignalDaemon() as daemon, signal_gateway(tmp_path / "home", daemon) as chats:
+        host = chats.runner.adapters[Platform.SIGNAL].host
+        is_allowed, failures = host.is_allowed, iter(range(3))
+
+        async def fail_first(source: Any) -> bool:
+            if next(failures, None) is not None:
+                raise StoreUnavailableError("the server is away")
+            return bool(await is_allowed(source))
+
+        monkeypatch.setattr(host, "is_allowed", fail_first)
+        await daemon.say("hello")
+        assert await daemon.wait_for(1) == ["re: hello"]
+        assert next(failures, None) is None
 
 
 async def test_a_stranger_gets_a_code_and_nothing_else(tmp_path: Path) -> None:

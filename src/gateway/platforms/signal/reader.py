@@ -13,6 +13,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import StoreError
+
+from ...session import SessionSource
+from .. import lanes
 from ..lanes import Lanes, hand_in
 from .client import Connection, RpcError, SignalError
 from .media import fetch_all
@@ -152,7 +156,7 @@ class Reader:
 
     async def _hand_in(self, incoming: Incoming) -> None:
         adapter, event = self._adapter, incoming.event
-        may_talk = await adapter.host.is_allowed(event.source)
+        may_talk = await self._may_talk(event.source)
         if incoming.attachments and may_talk:
             with adapter.host.expecting(event.source):
                 await fetch_all(adapter, incoming)
@@ -163,6 +167,18 @@ class Reader:
             is_stored = await hand_in(adapter.on_message, event)
         if is_stored and may_talk and self._tells_read(incoming):
             adapter.host.spawn(adapter.sender.tell_read(incoming.author, incoming.sent_at))
+
+    async def _may_talk(self, source: SessionSource) -> bool:
+        """Whether somebody may talk, however long the store takes to say it: a message that is
+        passed over is not handed out again."""
+        pause = lanes.FIRST_PAUSE
+        while True:
+            try:
+                return await self._adapter.host.is_allowed(source)
+            except (StoreError, OSError) as error:
+                log.warning("It cannot be looked up who may talk, and is tried again: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, lanes.LONGEST_PAUSE)
 
     def _tells_read(self, incoming: Incoming) -> bool:
         adapter, is_group = self._adapter, incoming.event.source.chat_id.startswith(GROUP)
